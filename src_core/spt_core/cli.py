@@ -1,0 +1,67 @@
+"""The ``spt`` command: one sub-command a step.
+
+Each sub-command lives in a module of ``spt_core.commands`` with two functions:
+``add_arguments(parser)`` and ``run(args, console) -> exit code``. A module is imported
+only when its command is the one that runs, so that ``spt info`` never loads torch.
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from spt_core._version import __version__
+from spt_core.commands.console import Console
+from spt_core.errors import InputError
+
+# In the order in which the data flows; the text is the one-line help.
+COMMANDS = {
+    "info": "what a slide file holds",
+}
+
+FAILED = 1
+WRONG_USAGE = 2
+
+
+def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
+    """Make the parser; only the ``chosen`` command's own options are loaded."""
+    parser = argparse.ArgumentParser(
+        prog="spt",
+        description="Slide Pre-trained Transformers for whole-slide pathology. "
+        "For research, not for diagnosis.",
+    )
+    parser.add_argument("--version", action="version", version=f"spt {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument(
+            "--json", action="store_true", help="print one JSON object a line"
+        )
+        if name == chosen:
+            _command_module(name).add_arguments(command)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; 0 done, 1 failed, 2 wrong usage."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    chosen = next((word for word in argv if word in COMMANDS), None)
+    args = build_parser(chosen).parse_args(argv)
+    console = Console(json_lines=args.json)
+    try:
+        return int(_command_module(args.command).run(args, console))
+    except InputError as error:
+        console.error(str(error))
+        return FAILED
+    except OSError as error:
+        console.error(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "))
+        return FAILED
+    except KeyboardInterrupt:
+        console.error("Stopped.")
+        return FAILED
+
+
+def _command_module(name: str):  # type: ignore[no-untyped-def]
+    return import_module(f"spt_core.commands.{name.replace('-', '_')}")

@@ -1,0 +1,62 @@
+"""How every command speaks: a progress bar on a terminal, or one JSON object a line."""
+
+import json
+import sys
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+
+from spt_core.events import Note, Progress, event_record
+
+Result = TypeVar("Result")
+
+
+class Console:
+    """Prints results on standard output, and progress and errors on standard error."""
+
+    def __init__(self, *, json_lines: bool = False) -> None:
+        self.json_lines = json_lines
+
+    def say(self, text: str) -> None:
+        """Print a line for a person; nothing with ``--json``."""
+        if not self.json_lines:
+            print(text)
+
+    def record(self, record: dict[str, Any]) -> None:
+        """Print one JSON object; nothing without ``--json``."""
+        if self.json_lines:
+            print(json.dumps(record, ensure_ascii=False, default=str), flush=True)
+
+    def error(self, sentence: str) -> None:
+        self.record({"event": "error", "message": sentence})
+        print(f"spt: {sentence}", file=sys.stderr)
+
+    def follow(self, events: Generator[Any, None, Result], unit: str = "") -> Result:
+        """Run long work to its end, showing its events; give back its result.
+
+        On Ctrl-C the generator is closed, which cancels the work and keeps what is
+        done, before the interrupt goes on.
+        """
+        bar: tqdm | None = None
+        try:
+            while True:
+                try:
+                    event = next(events)
+                except StopIteration as stop:
+                    return stop.value
+                self.record(event_record(event))
+                if self.json_lines:
+                    continue
+                if isinstance(event, Progress):
+                    if bar is None:
+                        bar = tqdm(total=event.total, unit=unit, disable=None)
+                    bar.total = event.total
+                    bar.set_description_str(event.message, refresh=False)
+                    bar.update(event.done - bar.n)
+                elif isinstance(event, Note):
+                    tqdm.write(event.message, file=sys.stderr)
+        finally:
+            events.close()
+            if bar is not None:
+                bar.close()

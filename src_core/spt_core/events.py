@@ -1,0 +1,37 @@
+"""What long work says while it runs.
+
+Long work in the core is a generator: it yields small frozen dataclasses and returns its
+result. A command prints them, a widget shows them, a test reads them; closing the
+generator cancels the work.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Progress:
+    """So much is done; ``rate`` is in units of ``done`` per second, where known."""
+
+    done: int
+    total: int
+    rate: float | None = None
+    message: str = ""
+
+    @property
+    def seconds_left(self) -> float | None:
+        if not self.rate:
+            return None
+        return (self.total - self.done) / self.rate
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence the user should read, which stops nothing."""
+
+    message: str
+
+
+def event_record(event: Any) -> dict[str, Any]:
+    """One event as plain data: its kind and its fields."""
+    return {"event": type(event).__name__.lower(), **asdict(event)}
