@@ -1,0 +1,15 @@
+"""Slides: opening, the lazy pyramid, and what may be told of a file."""
+
+from spt_core.slides.names import SLIDE_ENDINGS, is_slide_name, slide_name
+from spt_core.slides.opening import open_slide
+from spt_core.slides.slide import Slide
+from spt_core.slides.source import UnreadableRegionError
+
+__all__ = [
+    "SLIDE_ENDINGS",
+    "Slide",
+    "UnreadableRegionError",
+    "is_slide_name",
+    "open_slide",
+    "slide_name",
+]

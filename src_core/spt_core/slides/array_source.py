@@ -1,0 +1,266 @@
+"""TIFFs that openslide refuses, and OME-Zarr: levels that are zarr arrays."""
+
+import math
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tifffile
+import zarr
+from numpy.typing import NDArray
+from PIL import Image
+
+from spt_core.slides.channels import ChannelView
+from spt_core.slides.source import Pixels, UnreadableRegionError
+
+_UM = {
+    "nm": 1e-3,
+    "nanometer": 1e-3,
+    "µm": 1.0,
+    "um": 1.0,
+    "micrometer": 1.0,
+    "micron": 1.0,
+    "mm": 1e3,
+    "millimeter": 1e3,
+    "cm": 1e4,
+    "centimeter": 1e4,
+    "inch": 25400.0,
+    "m": 1e6,
+    "meter": 1e6,
+}
+# Enough for a window of brightness, little enough to read at once.
+_OVERVIEW_PIXELS = 512
+
+
+@dataclass
+class _Level:
+    """One zarr array and where y, x and the channels are in it."""
+
+    array: Any
+    axes: str
+
+    def size(self) -> tuple[int, int]:
+        shape = self.array.shape
+        return shape[self.axes.index("X")], shape[self.axes.index("Y")]
+
+    def tile(self) -> tuple[int, int]:
+        chunks = self.array.chunks
+        return chunks[self.axes.index("X")], chunks[self.axes.index("Y")]
+
+    def read(self, x: slice, y: slice) -> NDArray:
+        """Read ``(y, x, c)``; of other axes the middle plane (z) or the first."""
+        key: list[slice | int] = []
+        for axis, length in zip(self.axes, self.array.shape, strict=True):
+            if axis == "X":
+                key.append(x)
+            elif axis == "Y":
+                key.append(y)
+            elif axis in "CS":
+                key.append(slice(None))
+            else:
+                key.append(length // 2 if axis == "Z" else 0)
+        pixels = np.asarray(self.array[tuple(key)])
+        kept = [axis for axis in self.axes if axis in "YXCS"]
+        order = [kept.index("Y"), kept.index("X")]
+        order += [i for i, axis in enumerate(kept) if axis in "CS"]
+        pixels = pixels.transpose(order)
+        return pixels.reshape(*pixels.shape[:2], -1)
+
+
+@dataclass
+class ArraySource:
+    """Levels of arrays, shown as RGB."""
+
+    path: Path
+    reader: str
+    levels: list[_Level]
+    raw_mpp_xy: tuple[float, float] | None
+    has_alpha: bool = False
+    colours: Sequence[tuple[int, int, int]] | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+    tiff: tifffile.TiffFile | None = None
+    bounds: tuple[int, int, int, int] | None = None
+    objective_power: float | None = None
+
+    def __post_init__(self) -> None:
+        self.level_dimensions = tuple(level.size() for level in self.levels)
+        self.tile_sizes = tuple(level.tile() for level in self.levels)
+        self._view: ChannelView | None = None
+
+    def read(self, level: int, x: int, y: int, w: int, h: int) -> Pixels:
+        try:
+            return self._rgb(self.levels[level].read(slice(x, x + w), slice(y, y + h)))
+        # A damaged chunk raises whatever its codec raises.
+        except Exception as error:
+            scale = self.level_dimensions[0][0] / self.level_dimensions[level][0]
+            raise UnreadableRegionError(
+                self.path,
+                (round(x * scale), round(y * scale)),
+                (round(w * scale), round(h * scale)),
+                str(error) if self.path.exists() else "the file is gone",
+            ) from error
+
+    def all_properties(self) -> Mapping[str, str]:
+        return self.properties
+
+    def associated_images(self) -> Mapping[str, Image.Image]:
+        return {}
+
+    def close(self) -> None:
+        if self.tiff is not None:
+            self.tiff.close()
+
+    def _rgb(self, pixels: NDArray) -> Pixels:
+        if self.has_alpha:
+            alpha = pixels[..., -1:].astype(np.float32)
+            alpha /= np.iinfo(pixels.dtype).max if pixels.dtype.kind == "u" else 1
+            white = np.iinfo(pixels.dtype).max if pixels.dtype.kind == "u" else 1
+            colour = pixels[..., :-1] * alpha + white * (1 - alpha)
+            pixels = colour.astype(pixels.dtype)
+        if self._view is None:
+            self._view = ChannelView.learn(self._overview(), colours=self.colours)
+        return self._view.rgb(pixels)
+
+    def _overview(self) -> NDArray:
+        """Give a small picture of the slide, from the middle where it is large."""
+        level = self.levels[-1]
+        (width, height), n = level.size(), _OVERVIEW_PIXELS
+        x, y = max(0, width // 2 - n), max(0, height // 2 - n)
+        pixels = level.read(slice(x, x + 2 * n), slice(y, y + 2 * n))
+        return pixels[..., :-1] if self.has_alpha else pixels
+
+
+def open_tiff(path: Path) -> ArraySource:
+    """Open by tifffile; raises tifffile.TiffFileError where it is not a TIFF."""
+    tiff = tifffile.TiffFile(path)
+    series = tiff.series[0]
+    if "Y" not in series.axes or "X" not in series.axes:
+        tiff.close()
+        raise tifffile.TiffFileError(f"no picture in it (axes {series.axes})")
+    levels = [
+        _Level(zarr.open(level.aszarr(), mode="r"), level.axes)
+        for level in series.levels
+    ]
+    page = tiff.pages[0]
+    samples = series.shape[series.axes.index("S")] if "S" in series.axes else 1
+    colours = None
+    mpp_xy = _tiff_mpp(page)
+    if tiff.is_ome and tiff.ome_metadata:
+        mpp_xy, colours = _ome_facts(tiff.ome_metadata)
+    return ArraySource(
+        path,
+        "tifffile",
+        levels,
+        mpp_xy,
+        has_alpha=samples == 4,
+        colours=colours,
+        properties={"tiff.ImageDescription": page.description},
+        tiff=tiff,
+    )
+
+
+def is_ome_zarr(path: Path) -> bool:
+    """Whether a folder is a zarr group (version 2 or 3)."""
+    return path.is_dir() and any(
+        (path / name).exists() for name in (".zgroup", "zarr.json")
+    )
+
+
+def open_ome_zarr(path: Path) -> ArraySource:
+    """Open an OME-Zarr image (versions 0.4 and 0.5)."""
+    group = zarr.open_group(str(path), mode="r")
+    attributes: dict[str, Any] = dict(group.attrs)
+    attributes = attributes.get("ome", attributes)
+    if "multiscales" not in attributes:
+        raise ValueError("it holds no OME-Zarr image (no 'multiscales')")
+    multiscale = attributes["multiscales"][0]
+    axes_list = multiscale.get("axes") or ["t", "c", "z", "y", "x"]
+    names = [a["name"] if isinstance(a, dict) else a for a in axes_list]
+    axes = "".join(names).upper()
+    levels = [
+        _Level(group[dataset["path"]], axes) for dataset in multiscale["datasets"]
+    ]
+    channels = attributes.get("omero", {}).get("channels", [])
+    colours = [_hex_colour(c["color"]) for c in channels if c.get("color")]
+    count = levels[0].array.shape[axes.index("C")] if "C" in axes else 1
+    return ArraySource(
+        path,
+        "zarr",
+        levels,
+        _zarr_mpp(multiscale["datasets"][0], axes_list, axes),
+        colours=colours if len(colours) == count else None,
+    )
+
+
+def _hex_colour(text: str) -> tuple[int, int, int]:
+    text = text.lstrip("#")[:6]
+    return int(text[:2], 16), int(text[2:4], 16), int(text[4:6], 16)
+
+
+def _zarr_mpp(
+    dataset: dict[str, Any], axes_list: list[Any], axes: str
+) -> tuple[float, float] | None:
+    scale = next(
+        (
+            t["scale"]
+            for t in dataset.get("coordinateTransformations", [])
+            if t.get("type") == "scale"
+        ),
+        None,
+    )
+    if scale is None:
+        return None
+    sizes = []
+    for name in "XY":
+        axis = axes_list[axes.index(name)]
+        unit = axis.get("unit") if isinstance(axis, dict) else None
+        if unit not in _UM:
+            return None
+        sizes.append(float(scale[axes.index(name)]) * _UM[unit])
+    return sizes[0], sizes[1]
+
+
+def _tiff_mpp(page: tifffile.TiffPage) -> tuple[float, float] | None:
+    unit = page.tags.valueof("ResolutionUnit", 1)
+    um = {2: _UM["inch"], 3: _UM["cm"]}.get(int(unit))
+    if um is None:
+        return None
+    sizes = []
+    for tag in ("XResolution", "YResolution"):
+        value = page.tags.valueof(tag)
+        if not value or not value[0] or not value[1]:
+            return None
+        sizes.append(um * value[1] / value[0])
+    # 72 and 96 dots an inch are what programs write when they know nothing.
+    if any(math.isclose(size, 25400 / dpi) for size in sizes for dpi in (1, 72, 96)):
+        return None
+    return sizes[0], sizes[1]
+
+
+def _ome_facts(
+    xml: str,
+) -> tuple[tuple[float, float] | None, list[tuple[int, int, int]] | None]:
+    """Pixel size and channel colours from OME-XML."""
+    root = ElementTree.fromstring(xml)
+    pixels = root.find(".//{*}Pixels")
+    if pixels is None:
+        return None, None
+    sizes = []
+    for name in "XY":
+        size = pixels.get(f"PhysicalSize{name}")
+        unit = pixels.get(f"PhysicalSize{name}Unit", "µm")
+        if size is not None and unit in _UM:
+            sizes.append(float(size) * _UM[unit])
+    colours = []
+    for channel in pixels.findall("{*}Channel"):
+        colour = channel.get("Color")
+        if colour is not None:
+            packed = int(colour) & 0xFFFFFFFF
+            colours.append((packed >> 24, packed >> 16 & 255, packed >> 8 & 255))
+    # One colour for three samples is RGB, not a dye.
+    complete = len(colours) == int(pixels.get("SizeC", "0"))
+    mpp_xy = (sizes[0], sizes[1]) if len(sizes) == 2 else None
+    return mpp_xy, colours if complete and colours else None

@@ -1,0 +1,37 @@
+"""Which files are slides, and what a slide is called."""
+
+from pathlib import Path
+
+# What openslide reads, then what tifffile and zarr read beside it.
+OPENSLIDE_ENDINGS = (
+    ".svs",
+    ".tif",
+    ".tiff",
+    ".ndpi",
+    ".vms",
+    ".vmu",
+    ".scn",
+    ".mrxs",
+    ".svslide",
+    ".bif",
+    ".czi",
+    ".dcm",
+)
+SLIDE_ENDINGS = (".ome.tiff", ".ome.tif", ".ome.zarr", ".zarr", *OPENSLIDE_ENDINGS)
+
+
+def is_slide_name(path: Path) -> bool:
+    """Whether the name's ending is one that slides have."""
+    return path.name.lower().endswith(SLIDE_ENDINGS)
+
+
+def slide_name(name: str | Path) -> str:
+    """Strip the folder and a known slide ending, and nothing else.
+
+    TCGA names contain dots, so that ``Path.stem`` would cut too much.
+    """
+    text = Path(name).name
+    for ending in SLIDE_ENDINGS:
+        if text.lower().endswith(ending) and len(text) > len(ending):
+            return text[: -len(ending)]
+    return text

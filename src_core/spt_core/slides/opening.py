@@ -1,0 +1,141 @@
+"""Opening a slide, whatever it is, or saying in a sentence why it cannot be opened."""
+
+import logging
+from pathlib import Path
+from threading import Lock
+from weakref import WeakValueDictionary
+
+import openslide
+import tifffile
+
+from spt_core.errors import InputError
+from spt_core.slides.array_source import is_ome_zarr, open_ome_zarr, open_tiff
+from spt_core.slides.names import SLIDE_ENDINGS
+from spt_core.slides.openslide_source import OpenSlideSource
+from spt_core.slides.slide import Slide
+from spt_core.slides.source import Source
+
+_log = logging.getLogger(__name__)
+
+# One handle a file in a process: the slides of many dask tasks share it.
+_open_sources: "WeakValueDictionary[tuple[str, int, int], Source]" = (
+    WeakValueDictionary()
+)
+_lock = Lock()
+
+
+def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
+    """Open a slide file (or an OME-Zarr or DICOM folder), reading next to nothing.
+
+    Parameters
+    ----------
+    path
+        What openslide reads (svs, tif, ndpi, mrxs, scn, bif, czi, dcm, ...), any other
+        TIFF, or an OME-Zarr folder.
+    mpp
+        Micrometres a pixel, used where the file does not say it.
+
+    Raises
+    ------
+    InputError
+        With a sentence that says what is wrong with the file and what to do.
+    """
+    path = Path(path).expanduser().absolute()
+    if not path.exists():
+        raise InputError(f"There is no file {path}. Was it moved or renamed?")
+    if path.is_dir() and not is_ome_zarr(path):
+        path = _slide_in_folder(path)
+    state = path.stat()
+    key = (str(path), state.st_mtime_ns, state.st_size)
+    with _lock:
+        source = _open_sources.get(key)
+        if source is None:
+            source = _open_source(path)
+            _open_sources[key] = source
+    return Slide(source, mpp=mpp)
+
+
+def _slide_in_folder(folder: Path) -> Path:
+    """Find the slide that a folder *is* (DICOM); a folder of slides is not one."""
+    dicom = sorted(folder.glob("*.dcm"))
+    if dicom:
+        return dicom[0]
+    if not any(folder.iterdir()):
+        raise InputError(f"The folder {folder} is empty: choose a slide file.")
+    raise InputError(
+        f"{folder} is a folder, not a slide: choose one of the files in it."
+    )
+
+
+def _open_source(path: Path) -> Source:
+    if path.is_dir():
+        try:
+            return open_ome_zarr(path)
+        # zarr raises many kinds of error on a damaged folder.
+        except Exception as error:
+            raise InputError(f"{path} cannot be read as OME-Zarr: {error}.") from error
+    try:
+        source = OpenSlideSource.try_open(path)
+    except (openslide.OpenSlideError, OSError) as error:
+        raise InputError(
+            f"{path} is damaged or incomplete, or a file that belongs to it is "
+            f"missing: {_sentence(error)} Copy it again from where it came from."
+        ) from error
+    if source is not None and not _is_better_read_by_tifffile(source):
+        return source
+    try:
+        return open_tiff(path)
+    # tifffile raises whatever the damage leads it to.
+    except Exception as error:
+        if source is not None:
+            _log.debug("%s stays with openslide: %s", path, error)
+            return source
+        raise InputError(_why_not(path, error)) from error
+
+
+def _is_better_read_by_tifffile(source: OpenSlideSource) -> bool:
+    """Whether openslide's generic reader would show the wrong thing.
+
+    It sees neither the pyramid nor the channels of an OME-TIFF, and cuts 16 bits.
+    """
+    if source.vendor != "generic-tiff":
+        return False
+    with tifffile.TiffFile(source.path) as tiff:
+        page = tiff.pages[0]
+        return bool(
+            tiff.is_ome or page.dtype != "uint8" or page.samplesperpixel not in (3, 4)
+        )
+
+
+def _why_not(path: Path, error: Exception) -> str:
+    with path.open("rb") as file:
+        start = file.read(512)
+    if not start:
+        return f"{path} is empty (0 bytes): copy it again from where it came from."
+    if start.startswith(b"PK\x03\x04"):
+        return f"{path} is a zip archive: unpack it and open the slide in it."
+    if start[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
+        return (
+            f"{path} is a TIFF that is damaged or incomplete ({_sentence(error)}) "
+            "Copy it again from where it came from."
+        )
+    kind = "a text file" if _looks_like_text(start) else "in a format that is not known"
+    return (
+        f"{path} is not a slide: it is {kind}. "
+        f"Slides end in {', '.join(SLIDE_ENDINGS)}."
+    )
+
+
+def _looks_like_text(start: bytes) -> bool:
+    try:
+        text = start.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(start) - 4:
+            return False
+        text = start[: error.start].decode()
+    return all(c.isprintable() or c.isspace() for c in text)
+
+
+def _sentence(error: Exception) -> str:
+    text = (str(error) or type(error).__name__).strip()
+    return text if text.endswith(".") else f"{text}."

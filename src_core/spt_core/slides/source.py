@@ -1,0 +1,56 @@
+"""What every kind of slide file offers, whichever library reads it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+Pixels = NDArray[np.uint8]
+
+
+class UnreadableRegionError(OSError):
+    """A part of a slide that cannot be decoded, with its place in level-0 pixels."""
+
+    def __init__(
+        self, path: Path, l0_xy: tuple[int, int], l0_size: tuple[int, int], reason: str
+    ) -> None:
+        self.path = path
+        self.l0_xy = l0_xy
+        self.l0_size = l0_size
+        self.reason = reason
+        super().__init__(
+            f"{path.name}: the region at x {l0_xy[0]}, y {l0_xy[1]} "
+            f"({l0_size[0]} × {l0_size[1]} pixels) cannot be read: {reason}"
+        )
+
+
+class Source(Protocol):
+    """A slide file: levels of RGB pixels, read by region, from any thread.
+
+    Level sizes are (width, height), largest first; the first level is level 0.
+    """
+
+    path: Path
+    level_dimensions: tuple[tuple[int, int], ...]
+    tile_sizes: tuple[tuple[int, int], ...]
+    reader: str
+    raw_mpp_xy: tuple[float, float] | None
+    bounds: tuple[int, int, int, int] | None
+    objective_power: float | None
+
+    def read(self, level: int, x: int, y: int, w: int, h: int) -> Pixels:
+        """Read ``(h, w, 3)`` uint8; x, y in that level's pixels, all inside it.
+
+        Raises UnreadableRegionError where the file's data are damaged.
+        """
+
+    def all_properties(self) -> Mapping[str, str]:
+        """Give everything the file says, identifying or not."""
+
+    def associated_images(self) -> Mapping[str, Image.Image]:
+        """Give label, macro and the like, each loaded when it is looked up."""
+
+    def close(self) -> None: ...

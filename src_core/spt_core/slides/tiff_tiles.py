@@ -1,0 +1,94 @@
+"""Decoding a TIFF level's tiles directly.
+
+openslide composes every region on a cairo surface: measured on 512 x 512 regions of
+JPEG tiles, that takes four times as long as decoding the tiles, and twenty times where
+a level's downsample is not a whole number (2.0005), because the region is then also
+interpolated. The tiles themselves are what the file says, so where a level is a plain
+grid of tiles we decode those; ``benchmarks/slide_reading.py`` prints the ratio.
+"""
+
+import numpy as np
+import tifffile
+
+from spt_core.slides.source import Pixels
+from spt_core.slides.tile_cache import TileCache
+
+_CODECS = {
+    tifffile.COMPRESSION.JPEG,
+    tifffile.COMPRESSION.APERIO_JP2000_RGB,
+    tifffile.COMPRESSION.NONE,
+    tifffile.COMPRESSION.LZW,
+    tifffile.COMPRESSION.ADOBE_DEFLATE,
+}
+
+
+class MissingTileError(LookupError):
+    """The file leaves this tile out; openslide knows what belongs there."""
+
+
+class TiffTiles:
+    """One tiled 8-bit RGB page, read by region."""
+
+    def __init__(self, page: tifffile.TiffPage, cache: TileCache) -> None:
+        self.page = page
+        self.width, self.height = page.imagewidth, page.imagelength
+        self.tile_width, self.tile_height = page.tilewidth, page.tilelength
+        self._across = -(-self.width // self.tile_width)
+        self._cache = cache
+
+    @staticmethod
+    def suits(page: tifffile.TiffPage) -> bool:
+        """Whether the page is one that this class reads as openslide would."""
+        return (
+            page.is_tiled
+            and page.compression in _CODECS
+            and page.dtype == np.uint8
+            and page.samplesperpixel == 3
+            and page.planarconfig == tifffile.PLANARCONFIG.CONTIG
+            and page.photometric
+            in (tifffile.PHOTOMETRIC.RGB, tifffile.PHOTOMETRIC.YCBCR)
+        )
+
+    def read(self, x: int, y: int, w: int, h: int) -> Pixels:
+        """Read a region that lies inside the level."""
+        tw, th = self.tile_width, self.tile_height
+        out = np.empty((h, w, 3), np.uint8)
+        for row in range(y // th, (y + h - 1) // th + 1):
+            top, bottom = max(y, row * th), min(y + h, (row + 1) * th)
+            for col in range(x // tw, (x + w - 1) // tw + 1):
+                left, right = max(x, col * tw), min(x + w, (col + 1) * tw)
+                out[top - y : bottom - y, left - x : right - x] = self._tile(row, col)[
+                    top - row * th : bottom - row * th,
+                    left - col * tw : right - col * tw,
+                ]
+        return out
+
+    def _tile(self, row: int, col: int) -> Pixels:
+        key = (self.page.index, row, col)
+        tile = self._cache.get(key)
+        if tile is None:
+            tile = self._decode(row * self._across + col)
+            self._cache.put(key, tile)
+        return tile
+
+    def _decode(self, index: int) -> Pixels:
+        page = self.page
+        size = page.databytecounts[index]
+        if size == 0:
+            raise MissingTileError(index)
+        handle = page.parent.filehandle
+        with handle.lock:
+            handle.seek(page.dataoffsets[index])
+            encoded = handle.read(size)
+        if len(encoded) < size:
+            raise ValueError("the file ends before the data of this region")
+        # Where a codec cannot decode, it raises an error of its own library's kind.
+        decoded, _, _ = page.decode(encoded, index, jpegtables=page.jpegtables)
+        if decoded is None:
+            raise MissingTileError(index)
+        tile = decoded[0]
+        if tile.shape != (self.tile_height, self.tile_width, 3):
+            full = np.zeros((self.tile_height, self.tile_width, 3), np.uint8)
+            full[: tile.shape[0], : tile.shape[1]] = tile
+            tile = full
+        return tile
