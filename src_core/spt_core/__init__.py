@@ -9,14 +9,28 @@ from typing import TYPE_CHECKING, Any
 from spt_core._version import __version__
 
 if TYPE_CHECKING:
+    from spt_core.learning import SlideEncoder, load_model
     from spt_core.slides import Slide, open_slide
+    from spt_core.tokens import Tokens, read_tokens
 
 _HOMES = {
     "Slide": "spt_core.slides",
+    "SlideEncoder": "spt_core.learning",
+    "Tokens": "spt_core.tokens",
+    "load_model": "spt_core.learning",
     "open_slide": "spt_core.slides",
+    "read_tokens": "spt_core.tokens",
 }
 
-__all__ = ["Slide", "__version__", "open_slide"]
+__all__ = [
+    "Slide",
+    "SlideEncoder",
+    "Tokens",
+    "__version__",
+    "load_model",
+    "open_slide",
+    "read_tokens",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -136,6 +136,7 @@ class ArraySource:
 def open_tiff(path: Path) -> ArraySource:
     """Open by tifffile; raises tifffile.TiffFileError where it is not a TIFF."""
     tiff = tifffile.TiffFile(path)
+    tiff.filehandle.set_lock(True)
     series = tiff.series[0]
     if "Y" not in series.axes or "X" not in series.axes:
         tiff.close()

@@ -145,6 +145,9 @@ class OpenSlideSource:
         """Match openslide's levels with TIFF pages that can be decoded directly."""
         try:
             tiff = tifffile.TiffFile(self.path)
+            # Without this the handle's lock does nothing, and threads get each other's
+            # bytes.
+            tiff.filehandle.set_lock(True)
             pages = {
                 (page.imagewidth, page.imagelength): page
                 for page in reversed(list(tiff.pages))

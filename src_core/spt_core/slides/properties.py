@@ -67,7 +67,7 @@ def settle_mpp(
             f"A pixel size of {from_caller:g} µm is not plausible for a slide: "
             f"give one between {low:g} and {high:g} µm."
         )
-    notes = []
+    notes: list[str] = []
     if from_file is not None:
         if is_plausible(from_file):
             return from_file, notes
