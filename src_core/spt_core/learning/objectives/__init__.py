@@ -1,0 +1,1 @@
+"""What a slide encoder learns by: one objective a module, one call signature."""

@@ -1,0 +1,283 @@
+"""The feature file: one a slide, as TRIDENT and CLAM write it, with ours beside."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from spt_core._version import __version__
+from spt_core.errors import InputError
+from spt_core.files import written_whole
+from spt_core.tokens import layout
+from spt_core.tokens.lattice import cells_of, likely_step
+from spt_core.tokens.rows import RowSource, locate_rows
+from spt_core.tokens.tokens import TokenFacts, Tokens
+
+# A microscope's "20x" is 0.5 micrometres a pixel.
+UM_AT_1X = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class TokenIndex:
+    """A feature file without its features: positions, facts, and where rows lie."""
+
+    p: NDArray[np.int64]
+    xy: NDArray[np.int64]
+    facts: TokenFacts
+    rows: RowSource
+
+
+def read_tokens(
+    path: str | os.PathLike[str],
+    *,
+    encoder: str | None = None,
+    mpp: float | None = None,
+    patch_size: int | None = None,
+    dtype: type | np.dtype | None = np.float32,
+) -> Tokens:
+    """Read one slide's tokens from a file of ours, TRIDENT's or CLAM's.
+
+    Parameters
+    ----------
+    encoder, mpp, patch_size
+        Taken where the file does not say.
+    dtype
+        Of ``x``; None keeps what is stored.
+    """
+    index = read_index(path, encoder=encoder, mpp=mpp, patch_size=patch_size)
+    x = index.rows.read_all()
+    if dtype is not None:
+        x = x.astype(dtype, copy=False)
+    if not np.isfinite(x).all():
+        bad = int((~np.isfinite(x)).any(axis=1).sum())
+        raise InputError(
+            f"{Path(path).name}: {bad} of {len(x)} tokens hold NaN or infinity. "
+            "Encode this slide again."
+        )
+    return Tokens(x, index.p, index.xy, index.facts)
+
+
+def read_index(
+    path: str | os.PathLike[str],
+    *,
+    encoder: str | None = None,
+    mpp: float | None = None,
+    patch_size: int | None = None,
+) -> TokenIndex:
+    """Read everything of a feature file but its features."""
+    path = Path(path)
+    try:
+        with h5py.File(path, "r") as file:
+            _check_layout(path, file)
+            coords = file[layout.COORDS]
+            l0_xy = _pairs(coords[()])
+            attributes = {**dict(coords.attrs), **dict(file.attrs)}
+            g_rc = _pairs(file[layout.GRID][()]) if layout.GRID in file else None
+            rows = locate_rows(path, file[layout.FEATURES])
+    except FileNotFoundError as error:
+        raise InputError(f"There is no feature file {path}.") from error
+    except OSError as error:
+        raise InputError(
+            f"{path.name} cannot be read as a feature file ({error}). If a run that "
+            "wrote it was stopped, encode this slide again."
+        ) from error
+    if rows.shape[0] != len(l0_xy) or (g_rc is not None and len(g_rc) != len(l0_xy)):
+        raise InputError(
+            f"{path.name} holds {rows.shape[0]} features but {len(l0_xy)} coordinates. "
+            "Encode this slide again."
+        )
+    facts = _facts(path, attributes, l0_xy)
+    facts = _complete(facts, encoder=encoder, mpp=mpp, patch_size=patch_size)
+    if g_rc is None:
+        p, off = cells_of(l0_xy, facts.l0_step_xy or (1, 1))
+        return TokenIndex(p, l0_xy, replace(facts, off_lattice=off), rows)
+    return TokenIndex(g_rc - np.asarray(facts.g_origin), l0_xy, facts, rows)
+
+
+def write_tokens(path: str | os.PathLike[str], tokens: Tokens) -> None:
+    """Write one slide's tokens whole, rows sorted by (row, col).
+
+    The precision of ``tokens.x`` (float32 or float16) is what is stored.
+    """
+    order = np.lexsort((tokens.p[:, 1], tokens.p[:, 0]))
+    x = np.ascontiguousarray(tokens.x[order])
+    if x.dtype not in (np.float16, np.float32):
+        x = x.astype(np.float32)
+    with written_whole(Path(path)) as temporary, h5py.File(temporary, "w") as file:
+        # Contiguous and unfiltered: rows can be read through a memory map.
+        file.create_dataset(layout.FEATURES, data=x)
+        coords = file.create_dataset(layout.COORDS, data=tokens.xy[order])
+        file.create_dataset(layout.GRID, data=tokens.g_rc[order])
+        coords.attrs.update(coords_attributes(tokens.facts))
+        file.attrs.update(file_attributes(tokens.facts))
+
+
+def coords_attributes(facts: TokenFacts) -> dict[str, Any]:
+    """The attributes of ``coords``, as TRIDENT's readers expect them."""
+    known: dict[str, Any] = {
+        layout.PATCH_SIZE: facts.patch_size,
+        layout.L0_MAGNIFICATION: facts.l0_magnification,
+        layout.TARGET_MAGNIFICATION: facts.target_magnification,
+        layout.OVERLAP: facts.overlap,
+        layout.NAME: facts.name,
+    }
+    if facts.l0_patch_xy is not None:
+        l0_x, l0_y = facts.l0_patch_xy
+        known[layout.PATCH_SIZE_L0] = l0_x
+        if l0_x != l0_y:
+            known[layout.PATCH_SIZE_L0_X] = l0_x
+            known[layout.PATCH_SIZE_L0_Y] = l0_y
+    if facts.l0_size_xy is not None:
+        known[layout.L0_WIDTH], known[layout.L0_HEIGHT] = facts.l0_size_xy
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def file_attributes(facts: TokenFacts) -> dict[str, Any]:
+    """The attributes of the file, ours."""
+    known = {
+        layout.SPT_VERSION: __version__,
+        layout.ENCODER: facts.encoder,
+        layout.ENCODER_SHA256: facts.encoder_sha256,
+        layout.MPP: facts.mpp,
+        layout.PATCH_UM: facts.patch_um,
+        layout.STAIN: facts.stain,
+        layout.SLIDE_FINGERPRINT: facts.slide_fingerprint,
+        layout.GRID_ORIGIN: np.asarray(facts.g_origin, np.int64),
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _check_layout(path: Path, file: h5py.File) -> None:
+    missing = [name for name in (layout.FEATURES, layout.COORDS) if name not in file]
+    if missing:
+        found = ", ".join(sorted(file)) or "nothing"
+        raise InputError(
+            f"{path.name} has no {' and no '.join(missing)} (it holds {found}). A "
+            "feature file holds 'features' (n, d) and 'coords' (n, 2), as TRIDENT, "
+            "CLAM and 'spt encode' write them."
+        )
+    shape = file[layout.FEATURES].shape
+    if not (len(shape) == 2 or (len(shape) == 3 and shape[0] == 1)):
+        raise InputError(f"{path.name}: 'features' is {shape}, not (n, d).")
+    if file[layout.FEATURES].dtype.kind != "f":
+        raise InputError(f"{path.name}: 'features' are not floating-point numbers.")
+
+
+def _pairs(values: NDArray) -> NDArray[np.int64]:
+    return values.reshape(-1, 2).astype(np.int64, copy=False)
+
+
+def _facts(path: Path, said: Mapping[str, Any], l0_xy: NDArray) -> TokenFacts:
+    def number(name: str) -> float | None:
+        return float(np.ravel(said[name])[0]) if name in said else None
+
+    def whole(name: str) -> int | None:
+        value = number(name)
+        return None if value is None else round(value)
+
+    def text(name: str) -> str | None:
+        value = said.get(name)
+        return value.decode() if isinstance(value, bytes) else value and str(value)
+
+    assumed = []
+    patch_size, overlap = whole(layout.PATCH_SIZE), whole(layout.OVERLAP) or 0
+    l0_mag = number(layout.L0_MAGNIFICATION)
+    target_mag = number(layout.TARGET_MAGNIFICATION)
+    folder = _folder_facts(path)
+    if target_mag is None and "magnification" in folder:
+        target_mag = float(folder["magnification"])
+    if patch_size is None and "patch_size" in folder:
+        patch_size = int(folder["patch_size"])
+        overlap = int(folder["overlap"])
+        assumed.append("patch_size")
+    mpp = number(layout.MPP)
+    if mpp is None and target_mag:
+        mpp = UM_AT_1X / target_mag
+        assumed.append("mpp")
+    encoder = text(layout.ENCODER)
+    if encoder is None and "encoder" in folder:
+        encoder = folder["encoder"]
+        assumed.append("encoder")
+
+    l0_patch = whole(layout.PATCH_SIZE_L0)
+    l0_patch_xy = None if l0_patch is None else (l0_patch, l0_patch)
+    if layout.PATCH_SIZE_L0_X in said:
+        l0_patch_xy = (
+            whole(layout.PATCH_SIZE_L0_X) or 1,
+            whole(layout.PATCH_SIZE_L0_Y) or 1,
+        )
+    if l0_patch_xy is None:  # CLAM's feature files say nothing at all
+        l0_step_xy = likely_step(l0_xy)
+        l0_patch_xy = l0_step_xy
+        assumed.append("l0_patch_xy")
+    else:
+        scale = (
+            l0_mag / target_mag
+            if l0_mag and target_mag
+            else l0_patch_xy[0] / (patch_size or l0_patch_xy[0])
+        )
+        l0_overlap = round(overlap * scale)
+        l0_step_xy = (
+            max(1, l0_patch_xy[0] - l0_overlap),
+            max(1, l0_patch_xy[1] - l0_overlap),
+        )
+    l0_width, l0_height = whole(layout.L0_WIDTH), whole(layout.L0_HEIGHT)
+    origin = np.ravel(said.get(layout.GRID_ORIGIN, (0, 0)))
+    return TokenFacts(
+        name=path.name.removesuffix(layout.ENDING),
+        encoder=encoder,
+        encoder_sha256=text(layout.ENCODER_SHA256),
+        mpp=mpp,
+        patch_size=patch_size,
+        patch_um=number(layout.PATCH_UM)
+        or (mpp * patch_size if mpp and patch_size else None),
+        stain=text(layout.STAIN),
+        l0_patch_xy=l0_patch_xy,
+        l0_step_xy=l0_step_xy,
+        l0_size_xy=(l0_width, l0_height) if l0_width and l0_height else None,
+        l0_magnification=l0_mag,
+        target_magnification=target_mag,
+        overlap=overlap,
+        slide_fingerprint=text(layout.SLIDE_FINGERPRINT),
+        g_origin=(int(origin[0]), int(origin[1])),
+        spt_version=text(layout.SPT_VERSION),
+        assumed=tuple(assumed),
+    )
+
+
+def _folder_facts(path: Path) -> dict[str, str]:
+    """What TRIDENT's folder names say: ``20x_256px_0px_overlap/features_uni_v1``."""
+    facts: dict[str, str] = {}
+    folder = path.absolute().parent
+    if match := re.fullmatch(r"(?:slide_)?features_(\w[\w.-]*)", folder.name):
+        facts["encoder"] = match[1]
+    for name in (folder.name, folder.parent.name):
+        match = re.match(r"([\d.]+)x_(\d+)px_(\d+)px_overlap", name)
+        if match:
+            facts["magnification"] = match[1]
+            facts["patch_size"] = match[2]
+            facts["overlap"] = match[3]
+            break
+    return facts
+
+
+def _complete(facts: TokenFacts, **given: Any) -> TokenFacts:
+    """Fill in what the file does not state; contradict nothing that it does."""
+    for name, value in given.items():
+        if value is None:
+            continue
+        if getattr(facts, name) is None or name in facts.assumed:
+            rest = tuple(fact for fact in facts.assumed if fact != name)
+            facts = replace(facts, **{name: value}, assumed=rest)
+        elif facts.differences(replace(facts, **{name: value})):
+            raise InputError(
+                f"{facts.name} states {name} {getattr(facts, name)}, not {value}. "
+                "Leave the option out, or give the folder it belongs to."
+            )
+    return facts
