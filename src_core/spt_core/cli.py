@@ -17,6 +17,7 @@ from spt_core.errors import InputError
 
 # In the order in which the data flows; the text is the one-line help.
 COMMANDS = {
+    "sample": "make a synthetic H&E cohort: slides, labels.csv, truth masks (0.5 um)",
     "info": "what a slide file holds",
 }
 

@@ -1,0 +1,46 @@
+"""``spt sample``: make a synthetic H&E cohort."""
+
+import argparse
+from pathlib import Path
+
+from spt_core.commands.console import Console
+from spt_core.sample.cohort import SITES, SIZE, write_sample_cohort
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write into")
+    parser.add_argument("--slides", type=int, default=30, metavar="N", help="how many")
+    parser.add_argument(
+        "--size", type=int, default=SIZE, metavar="PX", help="pixels (0.5 um) a side"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    parser.add_argument(
+        "--sites", type=int, default=SITES, metavar="N", help="laboratories"
+    )
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="processes (default: one a core)"
+    )
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    paths = console.follow(
+        write_sample_cohort(
+            args.out,
+            slides=args.slides,
+            size=args.size,
+            seed=args.seed,
+            sites=args.sites,
+            workers=args.workers,
+        ),
+        unit="Mpx",
+    )
+    labels = args.out / "labels.csv"
+    console.record(
+        {
+            "event": "result",
+            "slides": [str(path) for path in paths],
+            "labels": str(labels),
+        }
+    )
+    console.say(f"{len(paths)} slides, their truth masks and {labels.name}: {args.out}")
+    return 0

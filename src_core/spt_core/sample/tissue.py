@@ -1,0 +1,66 @@
+"""What sample tissue is made of: the classes of the truth mask and their names."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+UM_PER_PIXEL = 0.5
+
+
+class Tissue(IntEnum):
+    """One class of the truth mask; the number is the pixel value."""
+
+    GLASS = 0
+    STROMA = 1
+    ADIPOSE = 2
+    LYMPHOCYTES = 3
+    BLOOD = 4
+    NECROSIS = 5
+    BENIGN = 6
+    GLANDULAR = 7
+    SMALL_CELL = 8
+    LARGE_CELL = 9
+
+
+# The label of a slide is the kind of its tumour.
+TUMOURS = {
+    "glandular": Tissue.GLANDULAR,
+    "small-cell": Tissue.SMALL_CELL,
+    "large-cell": Tissue.LARGE_CELL,
+}
+
+
+@dataclass(frozen=True)
+class Description:
+    """How a class is named and coloured in the truth mask."""
+
+    name: str
+    colour: tuple[int, int, int]
+    text: str
+
+
+DESCRIPTIONS = {
+    Tissue.GLASS: Description("glass", (255, 255, 255), "no tissue"),
+    Tissue.STROMA: Description(
+        "stroma", (244, 172, 183), "collagen with fibroblasts and small vessels"
+    ),
+    Tissue.ADIPOSE: Description("adipose", (255, 229, 153), "fat cells"),
+    Tissue.LYMPHOCYTES: Description(
+        "lymphocytes", (84, 101, 168), "dense aggregates of lymphocytes"
+    ),
+    Tissue.BLOOD: Description("blood", (178, 34, 34), "red cells outside vessels"),
+    Tissue.NECROSIS: Description(
+        "necrosis", (150, 150, 150), "smudged tissue with ghost nuclei and debris"
+    ),
+    Tissue.BENIGN: Description(
+        "benign", (130, 190, 130), "lobules of small, regular ducts"
+    ),
+    Tissue.GLANDULAR: Description(
+        "glandular", (214, 96, 77), "tumour of irregular glands of columnar cells"
+    ),
+    Tissue.SMALL_CELL: Description(
+        "small-cell", (128, 55, 155), "tumour of packed small, dark, moulded nuclei"
+    ),
+    Tissue.LARGE_CELL: Description(
+        "large-cell", (230, 130, 20), "tumour of nests of large pleomorphic cells"
+    ),
+}
