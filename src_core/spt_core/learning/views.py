@@ -7,14 +7,15 @@ generator, so that a window can show exactly the views that training uses.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.errors import InputError
 
-Rows = NDArray[np.intp]
+Rows = NDArray[np.intp]  # row numbers of tokens, (m,)
+Members = NDArray[np.bool_]  # for each token whether it is in a view, (n,)
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,9 @@ class ViewSettings:
             raise InputError("These view settings do not work: " + "; ".join(wrong))
 
 
+THE_PAPERS = ViewSettings()
+
+
 def view_generator(seed: int, epoch: int, slide: int) -> np.random.Generator:
     """The generator of one slide's views in one epoch.
 
@@ -82,7 +86,7 @@ def view_generator(seed: int, epoch: int, slide: int) -> np.random.Generator:
 def slide_views(
     p: NDArray[np.integer],
     rng: np.random.Generator,
-    settings: ViewSettings = ViewSettings(),
+    settings: ViewSettings = THE_PAPERS,
 ) -> list[Rows]:
     """Row numbers of each view of one slide; never empty.
 
@@ -92,63 +96,67 @@ def slide_views(
     """
     if len(p) == 0:
         raise InputError("A slide without tokens has no views.")
-    views = split_rows(len(p), rng, settings)
+    views = split(len(p), rng, settings)
     if settings.crop:
-        views = [crop_rows(p, rows, rng, settings) for rows in views]
+        views = [crop(p, members, rng, settings) for members in views]
+    rows = [np.flatnonzero(members) for members in views]
     if settings.mask:
-        views = [mask_rows(rows, rng, settings) for rows in views]
-    return views
+        rows = [mask(view, rng, settings) for view in rows]
+    return rows
 
 
-def split_rows(n: int, rng: np.random.Generator, settings: ViewSettings) -> list[Rows]:
+def split(n: int, rng: np.random.Generator, settings: ViewSettings) -> list[Members]:
     """Disjoint parts of all ``n`` tokens, one a view, given to the views at random.
 
     A slide with fewer tokens than views cannot be split: every view gets it whole.
     """
     views = settings.views
     if not settings.split or views == 1 or n < views:
-        return [np.arange(n)] * views
-    order = rng.permutation(n)
+        return [np.ones(n, bool)] * views
     if views == 2:
-        cut = min(max(int(settings.split_ratio * n), 1), n - 1)
-        parts = [order[:cut], order[cut:]]
+        size = n - min(max(int(settings.split_ratio * n), 1), n - 1)
+        smaller = np.zeros(n, bool)
+        smaller[rng.choice(n, size, replace=False, shuffle=False)] = True
+        parts = [~smaller, smaller]
         return parts[::-1] if rng.random() < 0.5 else parts
-    return np.array_split(order, views)  # parts differ by one token at most
+    part = rng.permutation(np.arange(n) % views)  # sizes differ by one at most
+    return [part == view for view in range(views)]
 
 
-def crop_rows(
+def crop(
     p: NDArray[np.integer],
-    rows: Rows,
+    members: Members,
     rng: np.random.Generator,
     settings: ViewSettings,
-) -> Rows:
-    """Those of ``rows`` within a box around a random one of them."""
-    (area_min, area_max), (aspect_min, aspect_max) = (
-        settings.crop_area,
-        settings.crop_aspect,
-    )
+) -> Members:
+    """Those members within a box around a random one of them."""
+    area_min, area_max = settings.crop_area
+    aspect_min, aspect_max = settings.crop_aspect
     of_area, of_aspect, of_anchor = rng.random(3)
     area = area_min + of_area * (area_max - area_min)
     aspect = aspect_min + of_aspect * (aspect_max - aspect_min)
     height = sqrt(area / aspect)
     width = height * aspect
-    g_view = p[rows]
-    g_off = np.abs(g_view - g_view[int(of_anchor * len(rows))])
-    return rows[(g_off[:, 0] < height / 2) & (g_off[:, 1] < width / 2)]
+    rows = np.flatnonzero(members)
+    anchor = p[rows[int(of_anchor * len(rows))]]
+    # "nearer than half a side", on integers: a comparison of floats takes twice as long
+    near_row = np.abs(p[:, 0] - anchor[0]) <= ceil(height / 2) - 1
+    near_col = np.abs(p[:, 1] - anchor[1]) <= ceil(width / 2) - 1
+    return members & near_row & near_col
 
 
-def mask_rows(rows: Rows, rng: np.random.Generator, settings: ViewSettings) -> Rows:
-    """A random few of ``rows``, at least one."""
+def mask(rows: Rows, rng: np.random.Generator, settings: ViewSettings) -> Rows:
+    """A random few of ``rows``, at least one, in their order."""
     keep_min, keep_max = settings.mask_keep
     share = keep_min + rng.random() * (keep_max - keep_min)
     size = int(min(max(share * len(rows), 1), settings.max_tokens))
-    return rng.permutation(rows)[:size]
+    return np.sort(rng.choice(rows, size, replace=False, shuffle=False))
 
 
 def batch_views(
     ps: Sequence[NDArray[np.integer]],
     rngs: Iterable[np.random.Generator],
-    settings: ViewSettings = ViewSettings(),
+    settings: ViewSettings = THE_PAPERS,
 ) -> list[list[Rows]]:
     """Views of several slides: ``result[view][slide]``, each slide by its generator."""
     by_slide = [slide_views(p, rng, settings) for p, rng in zip(ps, rngs, strict=True)]

@@ -6,13 +6,18 @@ from spt_core.tokens.feature_file import (
     read_tokens,
     write_tokens,
 )
+from spt_core.tokens.labels import Labels, SlideLabel, check_labels, read_labels
 from spt_core.tokens.tokens import TokenFacts, Tokens
 
 __all__ = [
+    "Labels",
+    "SlideLabel",
     "TokenFacts",
     "TokenIndex",
     "Tokens",
+    "check_labels",
     "read_index",
+    "read_labels",
     "read_tokens",
     "write_tokens",
 ]

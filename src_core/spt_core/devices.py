@@ -1,0 +1,134 @@
+"""The one place that knows devices: choosing one, precision, copies, lack of memory."""
+
+import gc
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
+
+import torch
+
+from spt_core.errors import InputError
+
+Result = TypeVar("Result")
+log = logging.getLogger(__name__)
+
+GIB = 2**30
+# On a CPU running out of memory is being killed, not an error to catch, and other
+# programs live there too: so a fixed, modest share.
+CPU_WORKING_BYTES = int(1.25 * GIB)
+WORKING_SHARE = 0.6
+
+
+def choose_device(wanted: str = "auto") -> torch.device:
+    """The device to use: the one asked for, or the best there is."""
+    if wanted == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        if torch.backends.mps.is_available():
+            return torch.device("mps")
+        return torch.device("cpu")
+    try:
+        device = torch.device(wanted)
+    except RuntimeError:
+        raise InputError(
+            f"There is no device {wanted!r}. Use auto, cpu, cuda, cuda:1 or mps."
+        ) from None
+    missing = {
+        "cuda": not torch.cuda.is_available(),
+        "mps": not torch.backends.mps.is_available(),
+    }
+    if device.type not in ("cpu", *missing) or missing.get(device.type, False):
+        raise InputError(
+            f"The device {wanted} is not available on this computer. Use --device auto."
+        )
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InputError(
+            f"There is no {wanted}: this computer has {torch.cuda.device_count()} GPUs."
+        )
+    return device
+
+
+def low_precision(device: torch.device) -> torch.dtype | None:
+    """The precision that mixed precision uses there; None where it does not pay."""
+    if device.type != "cuda":
+        return None
+    return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+
+
+def autocast(device: torch.device, *, mixed: bool = True) -> AbstractContextManager:
+    """Mixed precision where the device gains from it."""
+    dtype = low_precision(device) if mixed else None
+    if dtype is None:
+        return nullcontext()
+    return torch.autocast(device.type, dtype=dtype)
+
+
+def gradient_scaler(
+    device: torch.device, *, mixed: bool = True
+) -> torch.amp.GradScaler | None:
+    """Needed with float16 gradients alone."""
+    if mixed and low_precision(device) is torch.float16:
+        return torch.amp.GradScaler(device.type)
+    return None
+
+
+def ready_to_copy(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Pin the memory of what will be copied to a GPU, so that the copy can overlap."""
+    return tensor.pin_memory() if device.type == "cuda" else tensor
+
+
+def copy_to(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Copy to the device, not waiting where the memory is pinned."""
+    return tensor.to(device, non_blocking=True)
+
+
+def working_bytes(device: torch.device) -> int:
+    """How much memory one piece of work may take on the device."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free * WORKING_SHARE)
+    if device.type == "mps":
+        return int(torch.mps.recommended_max_memory() * WORKING_SHARE)
+    return CPU_WORKING_BYTES
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that the device, or the computer, has no memory left."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(
+        words in text
+        for words in ("out of memory", "can't allocate memory", "not enough memory")
+    )
+
+
+def with_back_off(
+    work: Callable[[int], Result], size: int, *, smallest: int = 1
+) -> tuple[Result, int]:
+    """Do ``work(size)``, halving ``size`` as long as memory does not suffice.
+
+    Returns
+    -------
+    The result, and the size that worked, to begin with next time.
+    """
+    while True:
+        try:
+            return work(size), size
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error) or size <= smallest:
+                raise
+            log.info("Out of memory at size %d.", size)
+        # Outside of the handler: the traceback held the failed attempt's memory.
+        size = max(smallest, size // 2)
+        free_memory()
+
+
+def free_memory() -> None:
+    """Give back what failed work held."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()

@@ -1,0 +1,254 @@
+"""Many slides' tokens, ready to be asked for a few rows each.
+
+Coordinates of all slides are in memory (views need nothing else). Features are too
+when they are few; else their rows are read from the files as they are asked for.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spt_core.errors import InputError
+from spt_core.tokens import Labels, TokenFacts, layout, read_index
+from spt_core.tokens.rows import RowSource
+
+IN_MEMORY_BYTES = 2**30
+SHOWN = 10
+SHARED_FACTS = ("encoder", "encoder_sha256", "mpp", "patch_size", "patch_um", "stain")
+
+
+@dataclass(frozen=True, eq=False)
+class CohortSlide:
+    """One slide: places in memory, features where they are.
+
+    Attributes
+    ----------
+    p : (n, 2) int32 grid (row, col)
+    x : (n, d) or None
+        The features, when the cohort holds them in memory.
+    """
+
+    name: str
+    p: NDArray[np.int32]
+    facts: TokenFacts
+    source: RowSource
+    x: NDArray[np.floating] | None = None
+    label: str | None = None
+    patient: str | None = None
+    split: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.p)
+
+    def read(self, rows: NDArray[np.integer], out: NDArray[np.floating]) -> None:
+        """Write the features of some tokens to ``out`` (len(rows), d)."""
+        if self.x is not None:
+            out[:] = self.x[rows]
+        else:
+            self.source.read(rows, out)
+
+    def fingerprint(self) -> str:
+        """By which a model file knows this slide: of its pixels where stated."""
+        if self.facts.slide_fingerprint:
+            return self.facts.slide_fingerprint
+        ends = np.unique([0, len(self) - 1])
+        rows = np.empty((len(ends), self.source.shape[1]), self.source.dtype)
+        self.read(ends, rows)
+        digest = hashlib.sha256(np.ascontiguousarray(self.p, np.int32).tobytes())
+        digest.update(rows.tobytes())
+        return f"tokens:{digest.hexdigest()}"
+
+
+@dataclass(frozen=True, eq=False)
+class Cohort:
+    """Slides that one model can learn from: one encoder, pixel size and patch size."""
+
+    slides: Sequence[CohortSlide]
+    remarks: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.slides)
+
+    def __iter__(self) -> Iterator[CohortSlide]:
+        return iter(self.slides)
+
+    def __getitem__(self, index: int) -> CohortSlide:
+        return self.slides[index]
+
+    @property
+    def dim(self) -> int:
+        return self.slides[0].source.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of a batch: half precision only if every file is."""
+        return np.result_type(*{slide.source.dtype for slide in self.slides})
+
+    @property
+    def facts(self) -> TokenFacts:
+        """What the slides have in common, where any of them says."""
+        return _most_stated(self.slides)
+
+    @property
+    def classes(self) -> list[str]:
+        return sorted({slide.label for slide in self.slides if slide.label})
+
+    def subset(self, indices: Iterable[int]) -> "Cohort":
+        """Some of the slides, such as the training part of a fold."""
+        return replace(self, slides=[self.slides[index] for index in indices])
+
+    def class_numbers(self) -> NDArray[np.int64]:
+        """For each slide the number of its class, -1 without a label."""
+        number = {name: index for index, name in enumerate(self.classes)}
+        return np.array(
+            [number[s.label] if s.label else -1 for s in self.slides], np.int64
+        )
+
+    def patients(self) -> list[str]:
+        """For each slide its patient, or itself where none is given."""
+        return [
+            f"patient:{s.patient}" if s.patient else f"slide:{s.name}"
+            for s in self.slides
+        ]
+
+
+def feature_files(folder: str | Path) -> list[Path]:
+    """The feature files of a folder, in order of name."""
+    folder = Path(folder)
+    if folder.is_file():
+        return [folder]
+    if not folder.is_dir():
+        raise InputError(f"There is no folder {folder}.")
+    files = sorted(
+        path for path in folder.glob(f"*{layout.ENDING}") if path.name[0] != "."
+    )
+    if not files:
+        raise InputError(
+            f"{folder} holds no feature files (*{layout.ENDING}). Make them with "
+            "'spt encode SLIDES --out FEATURES'."
+        )
+    return files
+
+
+def open_cohort(
+    folder: str | Path | Sequence[Path],
+    labels: Labels | None = None,
+    *,
+    in_memory_bytes: int = IN_MEMORY_BYTES,
+    **assume: Any,
+) -> Cohort:
+    """Open every feature file of a folder, or the given files.
+
+    Parameters
+    ----------
+    assume
+        ``encoder``, ``mpp`` and ``patch_size``, for files that do not say.
+    """
+    files = feature_files(folder) if isinstance(folder, str | Path) else list(folder)
+    slides: list[CohortSlide] = []
+    empty: list[str] = []
+    wrong: list[str] = []
+    for path in files:
+        try:
+            index = read_index(path, **assume)
+        except InputError as error:
+            wrong.append(str(error))
+            continue
+        if len(index.p) == 0:
+            empty.append(index.facts.name)
+            continue
+        row = labels.by_slide.get(index.facts.name) if labels else None
+        slides.append(
+            CohortSlide(
+                name=index.facts.name,
+                p=index.p.astype(np.int32),
+                facts=index.facts,
+                source=index.rows,
+                label=row.label if row else None,
+                patient=row.patient if row else None,
+                split=row.split if row else None,
+            )
+        )
+    wrong += _unlike_the_rest(slides)
+    if wrong:
+        more = [f"and {len(wrong) - 50} more"] if len(wrong) > 50 else []
+        raise InputError(
+            "These feature files cannot be used together:\n"
+            + "\n".join(f"  - {one}" for one in wrong[:50] + more)
+        )
+    if not slides:
+        raise InputError("None of the slides has a token to learn from.")
+    remarks = _remarks(slides, empty)
+    if sum(slide.source.nbytes for slide in slides) <= in_memory_bytes:
+        slides = [replace(slide, x=slide.source.read_all()) for slide in slides]
+    return Cohort(slides, remarks)
+
+
+def _unlike_the_rest(slides: Sequence[CohortSlide]) -> list[str]:
+    """A sentence for each slide that differs from what most of them state."""
+    if not slides:
+        return []
+    common = _most_stated(slides)
+    widths = Counter(slide.source.shape[1] for slide in slides)
+    width = widths.most_common(1)[0][0]
+    wrong = []
+    for slide in slides:
+        differ = slide.facts.differences(common)
+        if slide.source.shape[1] != width:
+            differ["token length"] = (slide.source.shape[1], width)
+        if differ:
+            what = ", ".join(
+                f"{name} {mine} (most have {theirs})"
+                for name, (mine, theirs) in differ.items()
+            )
+            wrong.append(f"{slide.name}: {what}")
+    return wrong
+
+
+def _most_stated(slides: Sequence[CohortSlide]) -> TokenFacts:
+    """Of each fact that a cohort must share, what most of the slides say."""
+    common: dict[str, Any] = {}
+    for name in SHARED_FACTS:
+        stated = Counter(
+            value for s in slides if (value := getattr(s.facts, name)) is not None
+        )
+        common[name] = stated.most_common(1)[0][0] if stated else None
+    return TokenFacts(**common)
+
+
+def _remarks(slides: Sequence[CohortSlide], empty: list[str]) -> tuple[str, ...]:
+    remarks = []
+    if empty:
+        more = " ..." if len(empty) > SHOWN else ""
+        remarks.append(
+            f"{len(empty)} slides have no tokens and are left out: "
+            f"{', '.join(empty[:SHOWN])}{more}."
+        )
+    for name in ("encoder", "mpp", "patch_size"):
+        unknown = sum(getattr(slide.facts, name) is None for slide in slides)
+        guessed = sum(name in slide.facts.assumed for slide in slides)
+        if unknown:
+            option = "--" + name.replace("_", "-")
+            remarks.append(
+                f"{unknown} feature files do not state their {name}; it is unknown "
+                f"unless {option} gives it."
+            )
+        elif guessed:
+            value = getattr(slides[0].facts, name)
+            remarks.append(
+                f"{guessed} feature files do not state their {name}; taken to be "
+                f"{value} by their folder or magnification."
+            )
+    off = sum(slide.facts.off_lattice for slide in slides)
+    if off:
+        remarks.append(
+            f"The patches of {off} slides lie on no single grid; each is taken to be "
+            "in its nearest cell."
+        )
+    return tuple(remarks)

@@ -1,0 +1,32 @@
+"""What stands between a slide embedding and a loss, in training only."""
+
+from itertools import pairwise
+
+from torch import nn
+
+from spt_core.learning.slide_encoder import xavier
+
+HEADS = ("batchnorm", "paper")
+PROJECTED = 128
+
+
+def projection_head(*widths: int, head: str = "batchnorm") -> nn.Sequential:
+    """Linear layers with ReLU between them.
+
+    ``paper`` is plain. ``batchnorm`` (the default) normalises after each linear layer:
+    plain heads stay on the chance plateau on small cohorts. The statistics are always
+    those of the whole batch, because heads run on all its embeddings at once, whatever
+    the number of micro-batches and processes that made them.
+    """
+    if head not in HEADS:
+        raise ValueError(f"head is one of {', '.join(HEADS)}, not {head!r}")
+    layers: list[nn.Module] = []
+    for width, after in pairwise(widths):
+        if layers:
+            layers.append(nn.ReLU())
+        layers.append(nn.Linear(width, after))
+        if head == "batchnorm":
+            layers.append(nn.BatchNorm1d(after))
+    module = nn.Sequential(*layers)
+    xavier(module)
+    return module

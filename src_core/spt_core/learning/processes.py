@@ -1,0 +1,95 @@
+"""Several processes, on one computer or many, that train one model.
+
+``torchrun`` starts them and says so in the environment; without it there is one. The
+heads and the loss run on the gathered embeddings in every process alike, so only
+embeddings and gradients travel.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Who we are among those that train together."""
+
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes and reports."""
+        return self.rank == 0
+
+    def gather(self, part: Tensor, dim: int) -> Tensor:
+        """All processes' parts, one after another along ``dim``; without gradient."""
+        if self.world == 1:
+            return part
+        parts = [torch.empty_like(part) for _ in range(self.world)]
+        dist.all_gather(parts, part.contiguous())
+        return torch.cat(parts, dim=dim)
+
+    def own_part(self, whole: Tensor, dim: int) -> Tensor:
+        """The part of a gathered tensor that came from here."""
+        return whole.chunk(self.world, dim=dim)[self.rank]
+
+    def sum_gradients(self, encoder: nn.Module, objective: nn.Module) -> None:
+        """Join gradients in place.
+
+        Each process has its slides' part of the encoder's gradient: those are added.
+        All have the whole of the objective's: its mean keeps them exactly alike.
+        """
+        if self.world == 1:
+            return
+        added = [w.grad for w in encoder.parameters() if w.grad is not None]
+        shared = [w.grad for w in objective.parameters() if w.grad is not None]
+        torch._foreach_div_(shared, self.world)
+        gradients = added + shared
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        dist.all_reduce(flat)
+        sizes = [gradient.numel() for gradient in gradients]
+        for gradient, total in zip(gradients, flat.split(sizes), strict=True):
+            gradient.copy_(total.view_as(gradient))
+
+    def copy_from_first(self, *modules: nn.Module) -> None:
+        """Give every process the first one's weights."""
+        if self.world == 1:
+            return
+        for module in modules:
+            for tensor in module.state_dict().values():
+                dist.broadcast(tensor, src=0)
+
+    def wait(self) -> None:
+        """Until all are here."""
+        if self.world > 1:
+            dist.barrier()
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[Processes]:
+    """Join the processes that torchrun started, if it did."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        yield Processes()
+        return
+    if dist.is_initialized():  # by the caller, who also ends it
+        yield Processes(dist.get_rank(), dist.get_world_size())
+        return
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Processes(dist.get_rank(), dist.get_world_size())
+    finally:
+        dist.destroy_process_group()
+
+
+def own_device(device: torch.device) -> torch.device:
+    """With several GPUs on a computer, each process's own."""
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return device
