@@ -1,5 +1,6 @@
 """Slides: opening, the lazy pyramid, and what may be told of a file."""
 
+from spt_core.slides.array_source import is_ome_zarr
 from spt_core.slides.names import SLIDE_ENDINGS, is_slide_name, slide_name
 from spt_core.slides.opening import open_slide
 from spt_core.slides.slide import Slide
@@ -9,6 +10,7 @@ __all__ = [
     "SLIDE_ENDINGS",
     "Slide",
     "UnreadableRegionError",
+    "is_ome_zarr",
     "is_slide_name",
     "open_slide",
     "slide_name",

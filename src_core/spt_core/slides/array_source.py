@@ -1,6 +1,7 @@
 """TIFFs that openslide refuses, and OME-Zarr: levels that are zarr arrays."""
 
 import math
+import weakref
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -136,14 +137,24 @@ class ArraySource:
 def open_tiff(path: Path) -> ArraySource:
     """Open by tifffile; raises tifffile.TiffFileError where it is not a TIFF."""
     tiff = tifffile.TiffFile(path)
+    try:
+        source = _tiff_source(path, tiff)
+    except BaseException:
+        tiff.close()
+        raise
+    # Slides share the source and are dropped without being closed.
+    weakref.finalize(source, tiff.close)
+    return source
+
+
+def _tiff_source(path: Path, tiff: tifffile.TiffFile) -> ArraySource:
     tiff.filehandle.set_lock(True)
     series = tiff.series[0]
     if "Y" not in series.axes or "X" not in series.axes:
-        tiff.close()
         raise tifffile.TiffFileError(f"no picture in it (axes {series.axes})")
     levels = [
-        _Level(zarr.open(level.aszarr(), mode="r"), level.axes)
-        for level in series.levels
+        _Level(zarr.open(series.aszarr(level=i), mode="r"), level.axes)
+        for i, level in enumerate(series.levels)
     ]
     page = tiff.pages[0]
     samples = series.shape[series.axes.index("S")] if "S" in series.axes else 1

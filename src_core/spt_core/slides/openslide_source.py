@@ -1,6 +1,7 @@
 """Slides that openslide reads."""
 
 import logging
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
@@ -103,14 +104,14 @@ class OpenSlideSource:
         handle = self._handle
         try:
             rgba = handle.read_region(l0_xy, level, (w, h))
+            if rgba.getextrema()[3][0] < 255:
+                paper = Image.new("RGBA", rgba.size, (*self._paper(handle), 255))
+                rgba = Image.alpha_composite(paper, rgba)
         except openslide.OpenSlideError as error:
             self._replace(handle)
             l0_size = (round(w * downsample), round(h * downsample))
             reason = str(error) if self.path.exists() else "the file is gone"
             raise UnreadableRegionError(self.path, l0_xy, l0_size, reason) from error
-        if rgba.getextrema()[3][0] < 255:
-            paper = Image.new("RGBA", rgba.size, (*self._paper(), 255))
-            rgba = Image.alpha_composite(paper, rgba)
         return np.asarray(rgba.convert("RGB"))
 
     def _replace(self, broken: openslide.OpenSlide) -> None:
@@ -126,15 +127,13 @@ class OpenSlideSource:
                 except (openslide.OpenSlideError, OSError) as error:
                     _log.debug("%s cannot be opened again: %s", self.path, error)
 
-    def _paper(self) -> tuple[int, int, int]:
+    def _paper(self, handle: openslide.OpenSlide) -> tuple[int, int, int]:
         """The colour of transparent parts: white, or black in a dark-field slide."""
         if self._background is None:
             level = len(self.level_dimensions) - 1
             width, height = self.level_dimensions[level]
             rgba = np.asarray(
-                self._handle.read_region(
-                    (0, 0), level, (min(width, 2048), min(height, 2048))
-                )
+                handle.read_region((0, 0), level, (min(width, 2048), min(height, 2048)))
             )
             opaque = rgba[rgba[..., 3] == 255][:, :3]
             dark = opaque.size > 0 and np.median(opaque.max(axis=1)) < _DARK
@@ -145,6 +144,13 @@ class OpenSlideSource:
         """Match openslide's levels with TIFF pages that can be decoded directly."""
         try:
             tiff = tifffile.TiffFile(self.path)
+        except (tifffile.TiffFileError, OSError) as error:
+            _log.debug("%s: no direct reading: %s", self.path, error)
+            return
+        self._tiff = tiff
+        # Slides share this source and are dropped without being closed.
+        weakref.finalize(self, tiff.close)
+        try:
             # Without this the handle's lock does nothing, and threads get each other's
             # bytes.
             tiff.filehandle.set_lock(True)
@@ -157,7 +163,6 @@ class OpenSlideSource:
         except Exception as error:  # noqa: BLE001
             _log.debug("%s: no direct reading: %s", self.path, error)
             return
-        self._tiff = tiff
         cache = TileCache(CACHE_BYTES)
         for level, size in enumerate(self.level_dimensions):
             page = pages.get(size)

@@ -50,6 +50,7 @@ class Slide:
         self.levels = plan_levels(source.level_dimensions)
         self._source = source
         self._asked_mpp = mpp
+        self._token = _file_token(source.path)
         self._made = TileCache(_MADE_CACHE_BYTES)
         self._lock = Lock()
 
@@ -112,7 +113,6 @@ class Slide:
     @cached_property
     def pyramid(self) -> list[da.Array]:
         """Dask arrays ``(y, x, 3)`` uint8, largest first, nothing read yet."""
-        token = _file_token(self.path)
         arrays = []
         for index, level in enumerate(self.levels):
             if level.is_made:
@@ -126,7 +126,7 @@ class Slide:
                 da.from_array(
                     LevelPixels(self, index),
                     chunks=(chunk[1], chunk[0], 3),
-                    name=f"slide-{token}-{index}",
+                    name=f"slide-{self._token}-{index}",
                     asarray=False,
                     inline_array=True,
                     meta=np.empty((0, 0, 0), np.uint8),

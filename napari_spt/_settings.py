@@ -1,0 +1,40 @@
+"""What the plugin remembers between sessions: a small JSON file, plain data only."""
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_config_dir
+
+from spt_core.files import written_whole
+
+_log = logging.getLogger(__name__)
+
+
+def settings_file() -> Path:
+    """Where the settings are; the environment may name another folder."""
+    folder = os.environ.get("NAPARI_SPT_CONFIG") or user_config_dir("napari-spt", False)
+    return Path(folder) / "settings.json"
+
+
+def remembered(key: str, default: Any = None) -> Any:
+    return _load().get(key, default)
+
+
+def remember(key: str, value: Any) -> None:
+    settings = {**_load(), key: value}
+    with written_whole(settings_file()) as temporary:
+        temporary.write_text(json.dumps(settings, indent=2), encoding="utf-8")
+
+
+def _load() -> dict[str, Any]:
+    try:
+        settings = json.loads(settings_file().read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        _log.warning("Settings are not readable and start anew: %s", error)
+        return {}
+    return settings if isinstance(settings, dict) else {}

@@ -1,0 +1,92 @@
+"""``spt info``: what a slide file holds."""
+
+import argparse
+from typing import Any
+
+from spt_core.commands.console import Console
+from spt_core.slides import Slide, open_slide
+
+_HIDDEN = "hidden (may name the patient; --identifiers shows it)"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("slide", help="a slide file, or an OME-Zarr or DICOM folder")
+    parser.add_argument(
+        "--identifiers",
+        action="store_true",
+        help="also print what may say whose the slide is",
+    )
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    slide = open_slide(args.slide)
+    facts = slide_info(slide, identifiers=args.identifiers)
+    console.record(facts)
+    for line in _lines(facts):
+        console.say(line)
+    return 0
+
+
+def slide_info(slide: Slide, *, identifiers: bool = False) -> dict[str, Any]:
+    """Give all that a slide says of itself, as plain data, within the privacy rule."""
+    return {
+        "file": str(slide.path),
+        "reader": slide.reader,
+        "vendor": slide.properties.get("openslide.vendor"),
+        "dimensions": list(slide.dimensions),
+        "mpp_xy": None if slide.mpp_xy is None else list(slide.mpp_xy),
+        "objective_power": slide.objective_power,
+        "bounds": list(slide.bounds),
+        "levels": [
+            {
+                "dimensions": [level.width, level.height],
+                "downsample": downsample,
+                "chunk": list(array.chunksize[1::-1]),
+                "made": level.is_made,
+            }
+            for level, downsample, array in zip(
+                slide.levels, slide.level_downsamples, slide.pyramid, strict=True
+            )
+        ],
+        "associated_images": sorted(slide.associated_images),
+        "notes": list(slide.notes),
+        "properties": slide.properties,
+        "identifiers": slide.identifiers if identifiers else None,
+    }
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    width, height = facts["dimensions"]
+    size = f"{width:,} × {height:,} pixels"
+    if facts["mpp_xy"] is None:
+        pixel = "not said by the file"
+    else:
+        um_x, um_y = facts["mpp_xy"]
+        pixel = f"{um_x:g} × {um_y:g} µm"
+        size += f", {width * um_x / 1000:.1f} × {height * um_y / 1000:.1f} mm"
+    power = facts["objective_power"]
+    x, y, w, h = facts["bounds"]
+    lines = [
+        facts["file"],
+        f"  format        {facts['vendor'] or 'array'}, read by {facts['reader']}",
+        f"  size          {size}",
+        f"  pixel         {pixel}",
+        f"  objective     {'not said by the file' if power is None else f'{power:g}x'}",
+        f"  scanned part  x {x:,}, y {y:,}, {w:,} × {h:,}",
+        "  levels",
+    ]
+    for i, level in enumerate(facts["levels"]):
+        w, h = level["dimensions"]
+        made = ", made as needed" if level["made"] else ""
+        lines.append(f"    {i}  {w:,} × {h:,}  (1 : {level['downsample']:.4g}{made})")
+    images = ", ".join(facts["associated_images"]) or "none"
+    lines.append(f"  images        {images}")
+    lines += [f"  note          {note}" for note in facts["notes"]]
+    lines.append("  properties")
+    lines += [f"    {k} = {v}" for k, v in sorted(facts["properties"].items())]
+    if facts["identifiers"] is None:
+        lines.append(f"  all others    {_HIDDEN}")
+    else:
+        lines.append("  all others")
+        lines += [f"    {k} = {v}" for k, v in sorted(facts["identifiers"].items())]
+    return lines
