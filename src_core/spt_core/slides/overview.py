@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy import ndimage
 
-from spt_core.slides.pyramid import chunk_size
 from spt_core.slides.slide import Slide
 from spt_core.slides.source import Pixels, UnreadableRegionError
 
@@ -23,8 +22,7 @@ _SMALLEST_SIDE = 640
 _UNKNOWN_SIDE = 1200
 _CHUNK = 1024
 # More pixels than this are not decoded for a made level: its tiles are sampled.
-_WHOLE_PIXELS = 150 * 2**20
-_SAMPLED_TILES = 4096
+_WHOLE_PIXELS = 256 * 2**20
 _THREADS = min(8, os.cpu_count() or 1)
 # Scanners fill what they did not scan with exact white or black, in large pieces.
 _PADDING_SIDE = 9
@@ -64,7 +62,7 @@ def read_overview(slide: Slide) -> Overview:
     base = next(n for n in slide.levels if n.file_level == level.file_level)
     if level.is_made and base.width * base.height > _WHOLE_PIXELS:
         index = slide.levels.index(base)
-        rgb, unreadable, step_xy = _sample_tiles(slide, index)
+        rgb, unreadable, step_xy = _sample_tiles(slide, index, scale)
     else:
         # A whole number of pixels, so that all pixels of the picture are alike.
         factor = max(1, round(scale / downsamples[index]))
@@ -91,71 +89,89 @@ def _wanted_scale(slide: Slide) -> float:
 
 def _reduce(
     slide: Slide, index: int, factor: int
-) -> tuple[Pixels, NDArray[np.bool_], tuple[int, int]]:
+) -> tuple[Pixels, NDArray[np.bool_], tuple[float, float]]:
     """Read a level whole and average ``factor`` x ``factor`` pixels."""
     level = slide.levels[index]
     size = max(1, _CHUNK // factor)
 
-    def chunk(row: int, col: int) -> Pixels:
-        x, y = col * size * factor, row * size * factor
-        w = min(size * factor, level.width - x)
-        h = min(size * factor, level.height - y)
+    def chunk(top: int, left: int, rows: int, cols: int) -> Pixels:
+        x, y = left * factor, top * factor
+        w = min(cols * factor, level.width - x)
+        h = min(rows * factor, level.height - y)
         pixels = slide.read(index, x, y, w, h)
         if factor == 1:
             return pixels
         return np.asarray(Image.fromarray(pixels).reduce(factor))
 
     shape = (-(-level.height // factor), -(-level.width // factor))
-    rgb, unreadable = _fill(shape, (size, size), chunk)
+    rgb, unreadable = _fill(shape, size, chunk, smallest=64)
     return rgb, unreadable, (factor, factor)
 
 
 def _sample_tiles(
-    slide: Slide, index: int
-) -> tuple[Pixels, NDArray[np.bool_], tuple[int, int]]:
-    """Give the mean colours of every k-th tile across and down."""
+    slide: Slide, index: int, scale: float
+) -> tuple[Pixels, NDArray[np.bool_], tuple[float, float]]:
+    """Read every k-th tile across and down, and let it stand for those around it."""
     level = slide.levels[index]
-    tw, th = chunk_size(
-        slide._source.tile_sizes[level.file_level], (level.width, level.height)
+    tw, th = (
+        n if 64 <= n <= _CHUNK else 512
+        for n in slide._source.tile_sizes[level.file_level]
     )
     across, down = -(-level.width // tw), -(-level.height // th)
-    k = max(1, math.ceil(math.sqrt(across * down / _SAMPLED_TILES)))
+    k = max(2, math.ceil(math.sqrt(level.width * level.height / _WHOLE_PIXELS)))
+    wanted = scale / slide.level_downsamples[index]
+    parts = max(1, min(tw, th, round(k * min(tw, th) / wanted)))
 
-    def chunk(row: int, col: int) -> Pixels:
-        x = min(col * k + k // 2, across - 1) * tw
-        y = min(row * k + k // 2, down - 1) * th
+    def chunk(top: int, left: int, rows: int, cols: int) -> Pixels:
+        row, col = top // parts, left // parts
+        # The last tiles are cut off at the slide's edge: the ones before stand in.
+        x = min((col * k + k // 2) * tw, max(0, level.width - tw))
+        y = min((row * k + k // 2) * th, max(0, level.height - th))
         pixels = slide.read(
             index, x, y, min(tw, level.width - x), min(th, level.height - y)
         )
-        return pixels.mean(axis=(0, 1)).round().astype(np.uint8)
+        picture = Image.fromarray(pixels)
+        return np.asarray(picture.resize((parts, parts), Image.Resampling.BOX))
 
-    rgb, unreadable = _fill((-(-down // k), -(-across // k)), (1, 1), chunk)
-    return rgb, unreadable, (k * tw, k * th)
+    shape = (-(-down // k) * parts, -(-across // k) * parts)
+    rgb, unreadable = _fill(shape, parts, chunk, smallest=parts)
+    return rgb, unreadable, (k * tw / parts, k * th / parts)
 
 
 def _fill(
     shape: tuple[int, int],
-    size: tuple[int, int],
-    chunk: Callable[[int, int], Pixels],
+    size: int,
+    chunk: Callable[[int, int, int, int], Pixels],
+    *,
+    smallest: int,
 ) -> tuple[Pixels, NDArray[np.bool_]]:
+    """Put a picture together; ``chunk`` takes top, left, rows and columns of it.
+
+    A chunk that cannot be read is tried again in quarters, down to ``smallest``.
+    """
     rgb = np.full((*shape, 3), 255, np.uint8)
     unreadable = np.zeros(shape, bool)
-    places = [
-        (row, col)
-        for row in range(-(-shape[0] // size[0]))
-        for col in range(-(-shape[1] // size[1]))
-    ]
 
-    def fill(place: tuple[int, int]) -> None:
-        top, left = place[0] * size[0], place[1] * size[1]
-        here = np.s_[top : top + size[0], left : left + size[1]]
+    def fill(top: int, left: int, side: int) -> None:
+        rows, cols = min(side, shape[0] - top), min(side, shape[1] - left)
+        if rows <= 0 or cols <= 0:
+            return
+        here = np.s_[top : top + rows, left : left + cols]
         try:
-            rgb[here] = chunk(*place)
+            rgb[here] = chunk(top, left, rows, cols)
         except UnreadableRegionError:
-            unreadable[here] = True
+            if side <= smallest:
+                unreadable[here] = True
+                return
+            half = -(-side // 2)
+            for down in (0, half):
+                for right in (0, half):
+                    fill(top + down, left + right, half)
 
+    tops = range(0, shape[0], size)
+    places = [(top, left) for top in tops for left in range(0, shape[1], size)]
     with ThreadPoolExecutor(_THREADS) as threads:
-        list(threads.map(fill, places))
+        list(threads.map(lambda place: fill(place[0], place[1], size), places))
     return rgb, unreadable
 
 
