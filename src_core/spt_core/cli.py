@@ -19,6 +19,7 @@ from spt_core.errors import InputError
 COMMANDS = {
     "sample": "make a synthetic H&E cohort: slides, labels.csv, truth masks (0.5 um)",
     "info": "what a slide file holds",
+    "train": "learn a slide model from a folder of features",
 }
 
 FAILED = 1

@@ -53,6 +53,10 @@ class CohortSlide:
         else:
             self.source.read(rows, out)
 
+    def tokens(self) -> NDArray[np.floating]:
+        """All features (n, d), in the stored precision."""
+        return self.source.read_all() if self.x is None else self.x
+
     def fingerprint(self) -> str:
         """By which a model file knows this slide: of its pixels where stated."""
         if self.facts.slide_fingerprint:

@@ -150,7 +150,8 @@ class SlideEncoder(nn.Module):
         self.input = nn.Identity() if in_dim == dim else nn.Linear(in_dim, dim)
         self.positions = FourierPositions(dim)
         self.cls = nn.Parameter(torch.randn(dim) * 0.02)
-        self.blocks = nn.ModuleList(Block(dim, heads) for _ in range(depth))
+        self.blocks = nn.ModuleList(Block(dim, heads) for _ in range(depth - 1))
+        self.last = Block(dim, heads)  # of which only the CLS row is ever used
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, x: Tensor, p: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -208,10 +209,9 @@ class SlideEncoder(nn.Module):
     def _transform(
         self, tokens: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        for block in self.blocks[:-1]:
+        for block in self.blocks:
             tokens = block(tokens, mask)
-        # Of the last layer only the CLS row is ever used, so only it is computed.
-        cls, attention, total = self.blocks[-1].first(tokens, mask)
+        cls, attention, total = self.last.first(tokens, mask)
         return self.norm(cls), attention, total
 
     def _with_cls(self, x: Tensor, p: Tensor) -> Tensor:

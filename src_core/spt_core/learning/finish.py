@@ -1,0 +1,143 @@
+"""What a run starts from and what it leaves: modules in, a model with its card out."""
+
+from collections import Counter
+from collections.abc import Generator
+from copy import deepcopy
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from spt_core._version import __version__
+from spt_core.errors import InputError
+from spt_core.events import Progress
+from spt_core.learning.aggregators import build_encoder
+from spt_core.learning.cohort import Cohort
+from spt_core.learning.linear_head import fit_linear_head
+from spt_core.learning.model_file import (
+    LICENCE,
+    SlideModel,
+    load_model,
+    patient_hmac,
+)
+from spt_core.learning.monitor import embed_slide
+from spt_core.learning.objectives import Classify, Objective, build_objective
+from spt_core.learning.settings import TrainSettings
+from spt_core.learning.statistics import MOST_SLIDES, training_statistics
+
+if TYPE_CHECKING:
+    from spt_core.learning.trainer import Trainer
+
+
+def build_for(settings: TrainSettings, cohort: Cohort) -> tuple[nn.Module, Objective]:
+    """The encoder and the objective of a run, before its first step."""
+    if settings.init:
+        start = load_model(settings.init)
+        start.refuse_unlike(cohort.facts, cohort.dim)
+        encoder = start.encoder.train()
+    else:
+        encoder = build_encoder(
+            settings.model or "paper", cohort.dim, **settings.architecture
+        )
+    if settings.freeze:
+        encoder.requires_grad_(False)
+    classes = len(cohort.classes)
+    weights = None
+    if settings.objective == "classify" and settings.class_weights == "balanced":
+        y = cohort.class_numbers()
+        counts = np.bincount(y[y >= 0], minlength=classes)
+        weights = torch.from_numpy((counts.sum() / (classes * counts)).astype("f4"))
+    objective = build_objective(
+        settings.objective,
+        encoder,
+        head=settings.head,
+        classes=classes,
+        class_weights=weights,
+    )
+    if not any(
+        weight.requires_grad for m in (encoder, objective) for weight in m.parameters()
+    ):
+        raise InputError("There is nothing to learn with these settings.")
+    return encoder, objective
+
+
+def bare_model(trainer: "Trainer") -> SlideModel:
+    """The model as it is now; its statistics come when the run ends."""
+    classifier = None
+    if isinstance(trainer.objective, Classify):
+        classifier = deepcopy(trainer.objective.classifier)
+    return SlideModel(trainer.encoder, _card(trainer), classifier)
+
+
+def finished_model(
+    trainer: "Trainer", model: SlideModel
+) -> Generator[Any, None, SlideModel]:
+    """Add what needs the embeddings of whole slides: statistics and a linear head."""
+    cohort, device = trainer.cohort, trainer.device
+    fits_head = trainer.settings.objective == "supcon"
+    chosen = np.random.default_rng([trainer.settings.seed, 13]).permutation(len(cohort))
+    part = cohort.subset(np.sort(chosen if fits_head else chosen[:MOST_SLIDES]))
+    model.encoder.eval()
+    embeddings = []
+    for done, slide in enumerate(part, start=1):
+        embeddings.append(embed_slide(model.encoder, slide, device))
+        yield Progress(done, len(part), message="embedding whole slides")
+    h = np.stack(embeddings)
+    model.encoder.train()
+    if fits_head:
+        head = fit_linear_head(h, part.class_numbers(), part.patients())
+        model.classifier = head.to(device)
+    model.statistics = training_statistics(part, h, trainer.settings.seed)
+    seen = trainer.monitor.look(model.encoder.eval(), device, trainer.step)
+    model.encoder.train()
+    model.card["metrics"] |= {
+        "knn": seen.knn,
+        "knn_held_out": trainer.monitor.held_out,
+        "spread": seen.spread,
+        "effective_rank": seen.effective_rank,
+    }
+    return model
+
+
+def _card(trainer: "Trainer") -> dict[str, Any]:
+    settings, cohort = trainer.settings, trainer.cohort
+    facts, processes = cohort.facts, trainer.processes
+    patients = sorted({slide.patient for slide in cohort if slide.patient})
+    key = trainer.run.patient_key() if patients and processes.first else b""
+    return {
+        "version": __version__,
+        "licence": LICENCE,
+        "classes": trainer.classes,
+        "tokens": {
+            "encoder": facts.encoder,
+            "encoder_sha256": facts.encoder_sha256,
+            "mpp": facts.mpp,
+            "patch_size": facts.patch_size,
+            "patch_um": facts.patch_um,
+            "stain": facts.stain,
+            "dim": cohort.dim,
+        },
+        "objective": settings.objective,
+        "views": asdict(settings.views),
+        "training": {
+            "slides": len(cohort),
+            "tokens": sum(len(slide) for slide in cohort),
+            "patients": len(patients) or None,
+            "class_counts": dict(Counter(s.label for s in cohort if s.label)),
+            "slide_fingerprints": trainer.fingerprints,
+            "patient_hmacs": [patient_hmac(patient, key) for patient in patients],
+            "epochs": settings.epochs,
+            "steps": trainer.steps,
+            "batch_size": trainer.plan.batch,
+            "learning_rate": settings.learning_rate,
+            "weight_decay": settings.weight_decay,
+            "head": settings.head,
+            "seed": settings.seed,
+            "from_pretrained": settings.init is not None,
+            "frozen_encoder": settings.freeze,
+            "torch": torch.__version__,
+        },
+        "metrics": {"step": trainer.step},
+    }

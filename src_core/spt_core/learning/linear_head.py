@@ -1,0 +1,60 @@
+"""A linear classifier fitted on finished embeddings: logistic regression."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedGroupKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+STRENGTHS = (0.01, 0.1, 1.0, 10.0)
+INNER_FOLDS = 3
+
+
+def fit_linear_head(
+    h: NDArray[np.floating], y: NDArray[np.integer], patients: list[str]
+) -> nn.Linear:
+    """Fit on embeddings (n, dim) and class numbers; standardisation is folded in.
+
+    The strength C is chosen by folds within, which share no patient, where the
+    smallest class has patients enough; else it is 1.
+    """
+    h = np.asarray(h, np.float64)
+    groups = np.unique(patients, return_inverse=True)[1]
+    enough = min(len(np.unique(groups[y == one])) for one in np.unique(y))
+    strength = 1.0
+    if enough >= INNER_FOLDS:
+        folds = StratifiedGroupKFold(INNER_FOLDS, shuffle=True, random_state=0)
+        scores = [
+            cross_val_score(
+                _classifier(c),
+                h,
+                y,
+                groups=groups,
+                cv=folds,
+                scoring="balanced_accuracy",
+            ).mean()
+            for c in STRENGTHS
+        ]
+        strength = STRENGTHS[int(np.argmax(scores))]
+    fitted = _classifier(strength).fit(h, y)
+    scaler, regression = fitted[0], fitted[1]
+    weight = regression.coef_ / scaler.scale_
+    bias = regression.intercept_ - weight @ scaler.mean_
+    if len(weight) == 1:  # two classes share one row: p = sigmoid(s)
+        weight = np.concatenate([-weight, weight]) / 2
+        bias = np.concatenate([-bias, bias]) / 2
+    head = nn.Linear(h.shape[1], len(weight))
+    with torch.no_grad():
+        head.weight.copy_(torch.from_numpy(weight))
+        head.bias.copy_(torch.from_numpy(bias))
+    return head
+
+
+def _classifier(strength: float):  # type: ignore[no-untyped-def]
+    return make_pipeline(
+        StandardScaler(),
+        LogisticRegression(C=strength, max_iter=2000, class_weight="balanced"),
+    )
