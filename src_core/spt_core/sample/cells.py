@@ -70,10 +70,8 @@ def put_structures(canvas: Canvas) -> None:
             continue
         cells = packing(spacing, period, 16, 0.35, number)
         points = _Points(canvas, cells, number, REACH)
-        points.keep(
-            (canvas.layout.at(points.x, points.y) == tissue)
-            & (points.chance(0) < share)
-        )
+        points.keep(canvas.layout.at(points.x, points.y) == tissue)
+        points.keep(points.chance(0) < share)
         if name == "acinus":
             points.keep(_in_lobule(canvas, points))
         library = structures(name)
@@ -128,7 +126,7 @@ def put_nuclei(canvas: Canvas) -> None:
     n = slice(0, canvas.size)
     if Tissue.SMALL_CELL in present:
         strips = septa(canvas, (n, n), 2.6)
-        _packed(canvas, Tissue.SMALL_CELL, "small_cell", 15.0, 84, 0.93, strips)
+        _packed(canvas, Tissue.SMALL_CELL, "small_cell", 15.8, 84, 0.92, strips)
     if Tissue.LARGE_CELL in present:
         strips = septa(canvas, (n, n), 1.0)
         _packed(canvas, Tissue.LARGE_CELL, "large_cell", 36, 63, 0.93, strips)
@@ -161,7 +159,8 @@ def _packed(
     here &= ~canvas.solid[points.rows, points.cols]
     if strips is not None:
         here &= strips[points.rows, points.cols] < -3
-    points.keep(here & (points.chance(0) < share))
+    points.keep(here)
+    points.keep(points.chance(0) < share)
     angle = points.chance(1) * np.float32(np.pi)
     strength = 0.82 + 0.36 * points.chance(2)
     _stamp(canvas, points, look, angle, strength)

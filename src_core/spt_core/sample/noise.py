@@ -62,11 +62,16 @@ def somewhere(texture: NDArray, side: int, rng: np.random.Generator) -> NDArray:
 
 
 def enlarge(
-    field: Floats, box: tuple[float, float, float, float], size: tuple[int, int]
+    field: Floats,
+    box: tuple[float, float, float, float],
+    size: tuple[int, int],
+    *,
+    smooth: bool = False,
 ) -> Floats:
     """Enlarge ``box`` (left, top, right, bottom) of a field to ``size`` (w, h)."""
     image = Image.fromarray(np.ascontiguousarray(field, dtype=np.float32))
-    return np.array(image.resize(size, Image.Resampling.BICUBIC, box=box))
+    how = Image.Resampling.BICUBIC if smooth else Image.Resampling.BILINEAR
+    return np.array(image.resize(size, how, box=box))
 
 
 def _standard(field: NDArray) -> Floats:
@@ -123,5 +128,7 @@ def fractal(
         cell = max(feature / 2**octave, 1.0)
         grid = rng.standard_normal((int(height / cell) + 4, int(width / cell) + 4))
         box = (1.0, 1.0, 1.0 + width / cell, 1.0 + height / cell)
-        total += gain**octave * enlarge(grid.astype(np.float32), box, (width, height))
+        total += gain**octave * enlarge(
+            grid.astype(np.float32), box, (width, height), smooth=True
+        )
     return _standard(total)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 STEPS = 110  # of concentration 1 in the colour table
-Bytes = NDArray[np.uint8]
+Colours = NDArray[np.uint32]
 Triple = tuple[float, float, float]
 
 # Optical densities (red, green, blue) at concentration 1.
@@ -25,8 +25,7 @@ class Site:
     red_cells: Triple
     glass: Triple  # 0..255
     gamma: float
-    blur: float  # pixels
-    sharpen: float
+    spread: float  # of light to each neighbour; below zero: sharpened
     noise: float
     quality: int  # of the JPEG
 
@@ -47,8 +46,7 @@ def make_site(name: str, place: float, rng: np.random.Generator) -> Site:
         red_cells=vary(_RED_CELLS, 0.08, rng.uniform(-0.1, 0.1)),
         glass=(float(white[0]), float(white[1]), float(white[2])),
         gamma=float(rng.uniform(0.92, 1.10)),
-        blur=float(rng.uniform(0.35, 0.85)),
-        sharpen=float(rng.choice([0.0, 0.4, 0.7])),
+        spread=float(rng.uniform(-0.02, 0.2)),
         noise=float(rng.uniform(0.7, 1.8)),
         quality=int(rng.integers(78, 91)),
     )
@@ -72,8 +70,11 @@ def _times(vector: Triple, factor: float) -> Triple:
     return (vector[0] * factor, vector[1] * factor, vector[2] * factor)
 
 
-def colour_tables(site: Site) -> tuple[Bytes, Bytes]:
-    """Colours (65536, 3) at ``256 * hematoxylin + eosin``; of tissue, of red cells."""
+def colour_tables(site: Site) -> tuple[Colours, Colours]:
+    """Colours at ``256 * hematoxylin + eosin``, of tissue and of red cells.
+
+    Each is red, green, blue and an unused byte in one 32-bit number.
+    """
     level = np.arange(256) / STEPS
     h, e = np.repeat(level, 256), np.tile(level, 256)
     glass = np.array(site.glass)
@@ -83,5 +84,7 @@ def colour_tables(site: Site) -> tuple[Bytes, Bytes]:
         light = np.exp(-density) ** site.gamma
         # Lenses flare: even ink is not quite black.
         light = 0.018 + 0.982 * light
-        tables.append(np.clip(np.rint(glass * light), 0, 255).astype(np.uint8))
+        packed = np.zeros((len(h), 4), np.uint8)
+        packed[:, :3] = np.clip(np.rint(glass * light), 0, 255)
+        tables.append(packed.view(np.uint32).ravel())
     return tables[0], tables[1]
