@@ -73,7 +73,7 @@ def _summary(which: str, values: NDArray[np.floating]) -> dict[str, NDArray]:
     for fold in np.unique(folds):
         # As a new slide would be seen: from a cloud that it had no part in.
         others = points[folds != fold] if n > FOLDS else points[:]
-        cloud = [torch.from_numpy(part) for part in _cloud(others).values()]
+        cloud = [torch.as_tensor(part) for part in _cloud(others).values()]
         out = torch.from_numpy(points[folds == fold])
         far[folds == fold] = _distance(out, *cloud).numpy()
     found = {**_cloud(points), "quantiles": np.quantile(far, QUANTILES)}
