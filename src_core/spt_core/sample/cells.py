@@ -13,6 +13,8 @@ from spt_core.sample.packing import Packing, packing
 from spt_core.sample.structures import REACH, place, structures
 from spt_core.sample.textures import (
     COARSE,
+    LARGE_NESTS,
+    SMALL_NESTS,
     cell_offset,
     fat_cells,
     flow,
@@ -123,13 +125,30 @@ def put_nuclei(canvas: Canvas) -> None:
         _packed(canvas, Tissue.NECROSIS, "debris", 19, 82, 0.35, None)
     if Tissue.LYMPHOCYTES in present:
         _packed(canvas, Tissue.LYMPHOCYTES, "lymphocyte", 14.5, 83, 0.93, None)
-    n = slice(0, canvas.size)
     if Tissue.SMALL_CELL in present:
-        strips = septa(canvas, (n, n), 2.6)
-        _packed(canvas, Tissue.SMALL_CELL, "small_cell", 15.8, 84, 0.92, strips)
+        strips = septa(canvas, _whole(canvas), SMALL_NESTS)
+        _packed(canvas, Tissue.SMALL_CELL, "small_cell", 16.8, 84, 0.92, strips)
     if Tissue.LARGE_CELL in present:
-        strips = septa(canvas, (n, n), 1.0)
+        strips = septa(canvas, _whole(canvas), LARGE_NESTS)
         _packed(canvas, Tissue.LARGE_CELL, "large_cell", 36, 63, 0.93, strips)
+
+
+def _whole(canvas: Canvas) -> tuple[slice, slice]:
+    return (slice(0, canvas.size), slice(0, canvas.size))
+
+
+def _in_nest(canvas: Canvas, points: _Points) -> NDArray[np.bool_]:
+    """Whether points lie among the cells of a solid tumour, not in its septa."""
+    kind = canvas.classes[points.rows, points.cols]
+    inside = np.zeros(len(points), bool)
+    for tissue, thin in (
+        (Tissue.SMALL_CELL, SMALL_NESTS),
+        (Tissue.LARGE_CELL, LARGE_NESTS),
+    ):
+        if tissue in canvas.present:
+            strips = septa(canvas, _whole(canvas), thin)
+            inside |= (kind == tissue) & (strips[points.rows, points.cols] < 2)
+    return inside
 
 
 def _stamp(
@@ -184,6 +203,7 @@ def _spindles(canvas: Canvas, share: dict[Tissue, float]) -> None:
     # Nuclei sit between fibres, not in empty slits.
     there = canvas.e[points.rows, points.cols] > 0.12
     there &= ~canvas.solid[points.rows, points.cols]
+    there &= ~_in_nest(canvas, points)
     points.keep(there & (points.chance(0) < 0.62 * table[kind]))
     angle = _fibre_angle(canvas, points.rows, points.cols)
     angle = angle + 0.5 * (points.chance(1) - 0.5)
@@ -201,6 +221,7 @@ def _inflammation(canvas: Canvas) -> None:
         there = (kind != Tissue.GLASS) & (kind != Tissue.ADIPOSE)
         there &= (kind != Tissue.BLOOD) & (kind != Tissue.NECROSIS)
         there &= ~canvas.solid[points.rows, points.cols]
+        there &= ~_in_nest(canvas, points)
         # Chance shared by a neighbourhood makes the drifts.
         drift = uniform(
             canvas.spec.seed,

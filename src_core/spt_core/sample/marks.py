@@ -1,4 +1,4 @@
-"""What lies on top of tissue: folds, bubbles under the coverslip, pen, dust."""
+"""What befalls a section: folds, tears, bubbles, pen marks, dust."""
 
 from dataclasses import dataclass
 
@@ -58,6 +58,7 @@ class Marks:
     """All marks of a slide."""
 
     folds: tuple[Wave, ...] = ()
+    tears: tuple[Wave, ...] = ()
     pen: tuple[Wave, ...] = ()
     pen_colour: tuple[float, float, float] = (0.2, 0.3, 0.8)
     bubbles: tuple[Disc, ...] = ()
@@ -67,6 +68,7 @@ class Marks:
         box = (left, top, right, bottom)
         return Marks(
             tuple(m for m in self.folds if m.near(*box)),
+            tuple(m for m in self.tears if m.near(*box)),
             tuple(m for m in self.pen if m.near(*box)),
             self.pen_colour,
             tuple(m for m in self.bubbles if m.near(*box)),
@@ -102,6 +104,18 @@ def draw_marks(width: int, height: int, rng: np.random.Generator) -> Marks:
         )
         for _ in range(rng.integers(0, 4))
     )
+    tears = tuple(
+        Wave(
+            *place(),
+            angle=float(rng.uniform(0, np.pi)),
+            length=float(np.exp(rng.uniform(np.log(150), np.log(0.2 * side)))),
+            width=float(rng.uniform(5, 22)),
+            swing=float(rng.uniform(5, 40)),
+            wavelength=float(rng.uniform(300, 900)),
+            phase=float(rng.uniform(0, 6)),
+        )
+        for _ in range(int(rng.integers(2, 12)))
+    )
     pen: list[Wave] = []
     if rng.random() < 0.35:
         # A stroke or two along one side, as a slide is marked for a colleague.
@@ -134,7 +148,7 @@ def draw_marks(width: int, height: int, rng: np.random.Generator) -> Marks:
         for _ in range(int(min(area * 0.25, 400) * rng.uniform(0.3, 1.5)) + 2)
     )
     ink = _INKS[int(rng.integers(len(_INKS)))]
-    return Marks(folds, tuple(pen), ink, bubbles, dust)
+    return Marks(folds, tears, tuple(pen), ink, bubbles, dust)
 
 
 def fold_density(folds: tuple[Wave, ...], x: Floats, y: Floats) -> Floats:
@@ -148,6 +162,17 @@ def fold_density(folds: tuple[Wave, ...], x: Floats, y: Floats) -> Floats:
         # The crease itself is dark.
         layers += 0.5 * np.exp(-((inside - 4) ** 2) / 8) * (taper > 0)
     return layers
+
+
+def tear(tears: tuple[Wave, ...], x: Floats, y: Floats, grain: Floats) -> Floats:
+    """What is left of the tissue, 0 to 1: nothing where it is torn."""
+    left = np.ones(grain.shape, np.float32)
+    for gap in tears:
+        d, end = gap.distances(x, y)
+        taper = np.sqrt(np.clip(end / (0.5 * gap.length), 0, 1))
+        inside = (gap.width + 5 * grain) * taper - np.abs(d)
+        left = np.minimum(left, np.clip(0.5 - inside / 2, 0.03, 1))
+    return left
 
 
 def mark_colours(

@@ -9,7 +9,7 @@ from scipy.ndimage import gaussian_filter
 
 from spt_core.sample import cells, textures
 from spt_core.sample.layout import SCALE, Layout, SlideSpec, plan
-from spt_core.sample.marks import fold_density, mark_colours
+from spt_core.sample.marks import fold_density, mark_colours, tear
 from spt_core.sample.noise import ROUGH, Floats, cloud, enlarge, window
 from spt_core.sample.stain import STEPS, colour_tables
 from spt_core.sample.tissue import Tissue
@@ -67,6 +67,13 @@ class Painter:
                 layers = fold_density(marks.folds, x, y)
                 canvas.h *= layers
                 canvas.e *= layers
+            if marks.tears:
+                x, y = _axes(canvas.left, canvas.top, canvas.size)
+                n = canvas.size
+                grain = window(cloud(*ROUGH), canvas.top, canvas.left, n, n)
+                rest = tear(marks.tears, x, y, grain)
+                canvas.h *= rest
+                canvas.e *= rest
             rgb = self._colours(canvas)
         if marks.on_glass():
             grain = window(cloud(*ROUGH), top, left, BLOCK, BLOCK)

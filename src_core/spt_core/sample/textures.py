@@ -25,6 +25,10 @@ from spt_core.sample.tissue import Tissue
 if TYPE_CHECKING:
     from spt_core.sample.painting import Canvas
 
+# How much thinner than the thickest the septa of a solid tumour are.
+SMALL_NESTS = 2.6
+LARGE_NESTS = 1.0
+
 COARSE = 4  # warps are computed at a quarter of the size
 
 
@@ -271,9 +275,9 @@ def _blood(canvas: Canvas, box: Box, mask: NDArray[np.bool_]) -> None:
 
 def _small_cell(canvas: Canvas, box: Box, mask: NDArray[np.bool_]) -> None:
     fine = _cut(canvas, FINE, 18, box)
-    inside = mask & (septa(canvas, box, 2.6) < 0)
+    inside = mask & (septa(canvas, box, SMALL_NESTS) < 0)
     np.copyto(canvas.e[box], 0.38 + 0.07 * fine, where=inside)
-    np.copyto(canvas.h[box], np.maximum(0.17 + 0.05 * fine, 0), where=inside)
+    np.copyto(canvas.h[box], np.maximum(0.14 + 0.05 * fine, 0), where=inside)
 
 
 def _large_cell(canvas: Canvas, box: Box, mask: NDArray[np.bool_]) -> None:
@@ -284,7 +288,7 @@ def _large_cell(canvas: Canvas, box: Box, mask: NDArray[np.bool_]) -> None:
     shade = large_cells().field("shade", top, left, height, width)
     fine = _cut(canvas, FINE, 19, box)
     rim = np.exp(-((border / 1.5) ** 2))
-    inside = mask & (septa(canvas, box, 1.0) < 0)
+    inside = mask & (septa(canvas, box, LARGE_NESTS) < 0)
     e = 0.42 + 0.07 * np.clip(shade, -1.5, 1.5) + 0.05 * fine + 0.12 * rim
     h = 0.17 + 0.035 * np.clip(shade, -1.5, 1.5) + 0.04 * fine
     np.copyto(canvas.e[box], e, where=inside)
