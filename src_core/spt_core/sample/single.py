@@ -1,10 +1,11 @@
 """One sample slide: to any path, or kept in the user's cache for File > Open Sample."""
 
+import os
 from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
-import platformdirs
+from platformdirs import user_cache_path
 
 from spt_core._version import __version__
 from spt_core.errors import InputError
@@ -74,7 +75,8 @@ def sample_slide(
     Yields progress while it is written and nothing when it is there already; returns
     its path. Slides are written whole or not at all, so one that is there is whole.
     """
-    folder = Path(cache or platformdirs.user_cache_path("napari-spt")) / "samples"
+    cache = cache or os.environ.get("NAPARI_SPT_CACHE") or _cache()
+    folder = Path(cache) / "samples"
     # Another version may paint otherwise.
     path = folder / __version__ / f"{kind}-{size}-{seed}.tif"
     if path.exists() and all(p.exists() for p in truth_paths(path)):
@@ -84,3 +86,7 @@ def sample_slide(
             path, kind=kind, size=size, seed=seed, workers=workers
         )
     )
+
+
+def _cache() -> Path:
+    return user_cache_path("napari-spt", appauthor=False)
