@@ -2,12 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from napari.qt.threading import create_worker
 from napari.settings import get_settings
 from napari.utils.notifications import show_error, show_info
-from qtpy.QtWidgets import QFileDialog, QMessageBox, QWidget
+from qtpy.QtWidgets import (
+    QApplication,
+    QFileDialog,
+    QMainWindow,
+    QMessageBox,
+    QWidget,
+)
 
 from napari_spt._settings import remember, remembered
 from spt_core.errors import InputError
@@ -26,9 +32,8 @@ _RECENT = 8
 
 def choose_and_open(viewer: "Viewer") -> QFileDialog:
     """Let the user choose slides, and open them; the window stays alive meanwhile."""
-    parent = viewer.window._qt_window
     patterns = " ".join(f"*{ending}" for ending in SLIDE_ENDINGS)
-    dialog = QFileDialog(parent, "Open slide", remembered("last_folder", ""))
+    dialog = QFileDialog(_window(), "Open slide", remembered("last_folder", ""))
     dialog.setNameFilters([f"Slides ({patterns})", "All files (*)"])
     dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
     dialog.filesSelected.connect(lambda paths: open_slides(viewer, paths))
@@ -78,9 +83,22 @@ def _greet(viewer: "Viewer", slide: Slide) -> None:
             "distances are in pixels."
         )
     else:
-        viewer.scale_bar.visible = True
+        _scale_bar(viewer).visible = True
     if not remembered("asked_default_reader"):
-        offer_default(viewer.window._qt_window)
+        offer_default()
+
+
+def _window() -> QWidget | None:
+    """The window that a dialog belongs to."""
+    windows = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMainWindow)]
+    return QApplication.activeWindow() or (windows[-1] if windows else None)
+
+
+def _scale_bar(viewer: "Viewer") -> Any:
+    """The scale bar, which moved in napari 0.9."""
+    if hasattr(viewer, "canvas"):
+        return viewer.canvas.overlays.scale_bar
+    return viewer.scale_bar
 
 
 def recent_slides() -> list[str]:
@@ -105,7 +123,7 @@ def set_default(is_on: bool) -> None:
     plugins.extension2reader = {**kept, **ours} if is_on else kept
 
 
-def offer_default(parent: QWidget) -> QMessageBox | None:
+def offer_default() -> QMessageBox | None:
     """Ask, once ever, whether napari should open slides with us from now on."""
     if is_default():
         return None
@@ -114,7 +132,7 @@ def offer_default(parent: QWidget) -> QMessageBox | None:
         "Open slides with napari-spt?",
         "Should napari open slides with napari-spt from now on?",
         QMessageBox.StandardButton.Yes | QMessageBox.StandardButton.No,
-        parent,
+        _window(),
     )
     question.setInformativeText(
         "Dropping a slide on the window then opens it at once, without reading all of "

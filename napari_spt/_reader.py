@@ -17,8 +17,8 @@ from spt_core.slides import (
 
 LayerData = tuple[Any, dict[str, Any], str]
 
-# napari shows an ordinary picture up to this size from memory at least as well as we.
-_ORDINARY_PIXELS = 4096 * 4096
+# A picture up to this side, napari shows from memory at least as well as we.
+_ORDINARY_SIDE = 4096
 
 
 def get_reader(path: str | Sequence[str]) -> Callable[[Any], list[LayerData]] | None:
@@ -102,20 +102,16 @@ def _is_ordinary_tiff(path: Path) -> bool:
 
     try:
         with tifffile.TiffFile(path) as tiff:
-            series = tiff.series[0]
-            height, width = series.keyframe.shape[:2]
-            return len(series.levels) == 1 and _is_small(width, height, tiff)
+            first = tiff.pages[0]
+            size = (first.imagewidth, first.imagelength)
+            has_levels = len(tiff.series[0].levels) > 1 or any(
+                page.is_tiled and (page.imagewidth, page.imagelength) != size
+                for page in tiff.pages[1:]
+            )
     # Not readable as a TIFF: we say why, in a sentence, when it is opened.
     except Exception:  # noqa: BLE001
         return False
-
-
-def _is_small(width: int, height: int, tiff: Any) -> bool:
-    has_levels = any(
-        page.is_tiled and (page.imagewidth, page.imagelength) != (width, height)
-        for page in tiff.pages[1:]
-    )
-    return width * height <= _ORDINARY_PIXELS and not has_levels
+    return max(size) <= _ORDINARY_SIDE and not has_levels
 
 
 def _warn_unreadable(error: UnreadableRegionError) -> None:

@@ -16,6 +16,7 @@ from PIL import Image
 
 from spt_core.slides.channels import ChannelView
 from spt_core.slides.source import Pixels, UnreadableRegionError
+from spt_core.slides.tiff_tiles import cut_short
 
 _UM = {
     "nm": 1e-3,
@@ -85,6 +86,7 @@ class ArraySource:
     tiff: tifffile.TiffFile | None = None
     bounds: tuple[int, int, int, int] | None = None
     objective_power: float | None = None
+    notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.level_dimensions = tuple(level.size() for level in self.levels)
@@ -122,7 +124,9 @@ class ArraySource:
             colour = pixels[..., :-1] * alpha + white * (1 - alpha)
             pixels = colour.astype(pixels.dtype)
         if self._view is None:
-            self._view = ChannelView.learn(self._overview(), colours=self.colours)
+            is_rgb = pixels.shape[-1] == 3 and pixels.dtype == np.uint8
+            overview = pixels if is_rgb else self._overview()
+            self._view = ChannelView.learn(overview, colours=self.colours)
         return self._view.rgb(pixels)
 
     def _overview(self) -> NDArray:
@@ -171,6 +175,7 @@ def _tiff_source(path: Path, tiff: tifffile.TiffFile) -> ArraySource:
         colours=colours,
         properties={"tiff.ImageDescription": page.description},
         tiff=tiff,
+        notes=cut_short(tiff, series.pages),
     )
 
 

@@ -13,7 +13,7 @@ import tifffile
 from PIL import Image
 
 from spt_core.slides.source import Pixels, UnreadableRegionError
-from spt_core.slides.tiff_tiles import MissingTileError, TiffTiles
+from spt_core.slides.tiff_tiles import MissingTileError, TiffTiles, cut_short
 from spt_core.slides.tile_cache import TileCache
 
 CACHE_BYTES = 96 * 2**20
@@ -50,6 +50,7 @@ class OpenSlideSource:
         self.objective_power = _number(
             properties.get(openslide.PROPERTY_NAME_OBJECTIVE_POWER)
         )
+        self.notes: list[str] = []
         self._background: tuple[int, int, int] | None = None
         self._tiff: tifffile.TiffFile | None = None
         self._tiles: dict[int, TiffTiles] = {}
@@ -103,19 +104,34 @@ class OpenSlideSource:
         l0_xy = (round(x * downsample), round(y * downsample))
         handle = self._handle
         try:
-            rgba = handle.read_region(l0_xy, level, (w, h))
-            if rgba.getextrema()[3][0] < 255:
-                paper = Image.new("RGBA", rgba.size, (*self._paper(handle), 255))
-                rgba = Image.alpha_composite(paper, rgba)
-        except openslide.OpenSlideError as error:
+            return self._read_with(handle, l0_xy, level, (w, h))
+        except openslide.OpenSlideError:
             self._replace(handle)
+        # After one error a handle answers nothing any more, so that this one may have
+        # failed over another thread's region: ask a handle of our own.
+        try:
+            with openslide.OpenSlide(self.path) as own:
+                return self._read_with(own, l0_xy, level, (w, h))
+        except (openslide.OpenSlideError, OSError) as error:
             l0_size = (round(w * downsample), round(h * downsample))
             reason = str(error) if self.path.exists() else "the file is gone"
             raise UnreadableRegionError(self.path, l0_xy, l0_size, reason) from error
+
+    def _read_with(
+        self,
+        handle: openslide.OpenSlide,
+        l0_xy: tuple[int, int],
+        level: int,
+        size: tuple[int, int],
+    ) -> Pixels:
+        rgba = handle.read_region(l0_xy, level, size)
+        if rgba.getextrema()[3][0] < 255:
+            paper = Image.new("RGBA", rgba.size, (*self._paper(handle), 255))
+            rgba = Image.alpha_composite(paper, rgba)
         return np.asarray(rgba.convert("RGB"))
 
     def _replace(self, broken: openslide.OpenSlide) -> None:
-        """Open the file again: after one error a handle answers nothing any more.
+        """Open the file again for the reads to come.
 
         The broken handle is left to the garbage collector, because other threads may
         be inside it.
@@ -159,6 +175,7 @@ class OpenSlideSource:
                 for page in reversed(list(tiff.pages))
                 if TiffTiles.suits(page)
             }
+            self.notes += cut_short(tiff, pages.values())
         # tifffile raises whatever a damaged directory leads it to; openslide stays.
         except Exception as error:  # noqa: BLE001
             _log.debug("%s: no direct reading: %s", self.path, error)

@@ -44,7 +44,8 @@ class Slide:
 
     def __init__(self, source: Source, *, mpp: float | None = None) -> None:
         self.path = source.path
-        self.mpp_xy, self.notes = settle_mpp(source.raw_mpp_xy, mpp)
+        self.mpp_xy, notes = settle_mpp(source.raw_mpp_xy, mpp)
+        self.notes = [*source.notes, *notes]
         self.on_unreadable: Callable[[UnreadableRegionError], None] | None = None
         self.unreadable: list[UnreadableRegionError] = []
         self.levels = plan_levels(source.level_dimensions)

@@ -40,6 +40,7 @@ class Source(Protocol):
     raw_mpp_xy: tuple[float, float] | None
     bounds: tuple[int, int, int, int] | None
     objective_power: float | None
+    notes: list[str]
 
     def read(self, level: int, x: int, y: int, w: int, h: int) -> Pixels:
         """Read ``(h, w, 3)`` uint8; x, y in that level's pixels, all inside it.

@@ -7,6 +7,8 @@ interpolated. The tiles themselves are what the file says, so where a level is a
 grid of tiles we decode those; ``benchmarks/slide_reading.py`` prints the ratio.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 import tifffile
 
@@ -20,6 +22,25 @@ _CODECS = {
     tifffile.COMPRESSION.LZW,
     tifffile.COMPRESSION.ADOBE_DEFLATE,
 }
+
+
+def cut_short(
+    tiff: tifffile.TiffFile, pages: Iterable[tifffile.TiffPage]
+) -> list[str]:
+    """Say, where it is so, that the file ends before its image data do."""
+    total = lost = 0
+    for page in pages:
+        if page is None:
+            continue
+        ends = np.add(page.dataoffsets, page.databytecounts)
+        total += ends.size
+        lost += int((ends > tiff.filehandle.size).sum())
+    if lost == 0:
+        return []
+    return [
+        f"The file is incomplete: {100 * lost / total:.2g} % of its image data are "
+        "missing. Copy it again from where it came from."
+    ]
 
 
 class MissingTileError(LookupError):

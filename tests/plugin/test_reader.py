@@ -1,0 +1,205 @@
+"""The reader in a real viewer, through the manifest."""
+
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+from napari.errors import MultipleReaderError
+from napari.layers import Image
+from napari.utils.notifications import notification_manager
+
+from spt_core import open_slide
+from tests.made_slides import (
+    CASES,
+    damage_tile,
+    picture,
+    png,
+    real_slides,
+    write_svs,
+    write_tiff,
+)
+
+# Larger than an ordinary picture, or with levels: what we serve better than napari.
+OURS = [c for c in CASES if c.name not in ("striped", "sixteen bits")]
+
+
+@pytest.fixture
+def viewer(make_napari_viewer):
+    return make_napari_viewer()
+
+
+def open_here(viewer, path) -> Image:
+    (layer,) = viewer.open(str(path), plugin="napari-spt")
+    return layer
+
+
+def world_box(layer):
+    """The outer edges of the layer's first and last pixel, as ((y, x), (y, x))."""
+    shape = np.array(layer.level_shapes[0][:2])
+    return (
+        layer.data_to_world(np.array([-0.5, -0.5])),
+        layer.data_to_world(shape - 0.5),
+    )
+
+
+def check_layer(layer, path):
+    slide = open_slide(path)
+    assert layer.multiscale
+    assert layer.rgb
+    assert layer.contrast_limits == [0, 255]
+    x, y, w, h = slide.bounds
+    um_x, um_y = slide.mpp_xy or (1, 1)
+    unit = "pixel" if slide.mpp_xy is None else "micrometer"
+    assert [str(u) for u in layer.units] == [unit, unit]
+    first, last = world_box(layer)
+    np.testing.assert_allclose(first, ((y - 0.5) * um_y, (x - 0.5) * um_x))
+    np.testing.assert_allclose(last, ((y + h - 0.5) * um_y, (x + w - 0.5) * um_x))
+    facts = layer.metadata["spt"]
+    assert facts["path"] == str(slide.path)
+    assert facts["bounds"] == list(slide.bounds)
+    assert set(layer.metadata) == {"spt"}
+    # Each level covers the same part of the world, to half of its own pixel.
+    for level, array in zip(slide.levels, layer.data, strict=True):
+        step = slide.dimensions[0] / level.width
+        assert abs(array.shape[1] * step - w) <= step
+        assert abs(array.shape[0] * step - h) <= step
+
+
+@pytest.mark.parametrize("case", OURS, ids=lambda c: c.name)
+def test_made_slides(viewer, tmp_path, case):
+    path = case.make(tmp_path)
+    layer = open_here(viewer, path)
+    check_layer(layer, path)
+    assert layer.name == case.name
+
+
+@pytest.mark.parametrize("path", real_slides(), ids=lambda p: p.name[-24:])
+def test_real_slides(viewer, path):
+    check_layer(open_here(viewer, path), path)
+
+
+def test_a_pixel_of_the_slide_is_where_the_file_says(viewer, tmp_path):
+    """A red square at known micrometres is found there, at every level."""
+    pixels = np.full((1600, 2000, 3), 230, np.uint8)
+    pixels[400:800, 1200:1600] = (255, 0, 0)
+    write_tiff(tmp_path / "a.tif", pixels, mpp_xy=(0.25, 0.4), tile=256)
+    layer = open_here(viewer, tmp_path / "a.tif")
+    corners = [(400 * 0.4, 1200 * 0.25), (799 * 0.4, 1599 * 0.25)]
+    for um in np.linspace(*corners, 7)[1:-1]:
+        assert layer.get_value(um, world=True)[1][0] > 240
+        assert layer.get_value(um, world=True)[1][1] < 30
+    assert layer.get_value((390 * 0.4, 1400 * 0.25), world=True)[1][1] > 200
+
+
+def test_pixels_reach_the_screen(make_napari_viewer, tmp_path, qtbot):
+    viewer = make_napari_viewer(show=True)
+    pixels = np.full((3000, 4000, 3), 230, np.uint8)
+    pixels[:, :2000] = (200, 40, 120)
+    write_svs(tmp_path / "half.svs", pixels)
+    open_here(viewer, tmp_path / "half.svs")
+    shot = viewer.screenshot(canvas_only=True, flash=False)
+    h, w = shot.shape[:2]
+    left, right = shot[h // 2, w // 2 - 60, :3], shot[h // 2, w // 2 + 60, :3]
+    np.testing.assert_allclose(left.astype(int), (200, 40, 120), atol=12)
+    np.testing.assert_allclose(right.astype(int), (230, 230, 230), atol=12)
+
+
+def test_opening_reads_only_a_few_tiles(viewer, tmp_path):
+    from spt_core.slides.tiff_tiles import TiffTiles
+
+    write_tiff(tmp_path / "big.tif", picture(9000, 8000), levels=4)
+    decoded = []
+    original = TiffTiles._decode
+
+    def counting(self, index):
+        decoded.append((self.page.index, index))
+        return original(self, index)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TiffTiles, "_decode", counting)
+        open_here(viewer, tmp_path / "big.tif")
+    # The smallest level whole (5 x 4 tiles), and a look at each other level.
+    assert len(set(decoded)) <= 20 + 3 + 20
+    assert sum(page == 0 for page, _ in set(decoded)) <= 2
+
+
+def test_napari_alone_takes_its_own_reader_or_none(viewer, tmp_path):
+    """It claims slides too, and loads them whole: why there is an "Open slide…"."""
+    path = tmp_path / "a.svs"
+    write_svs(path, picture(900, 700))
+    (layer,) = viewer.open(str(path))
+    assert layer.source.reader_plugin == "napari"
+    with pytest.raises(MultipleReaderError):
+        viewer.open(str(path), plugin=None)
+
+
+def test_ordinary_pictures_are_declined(viewer, tmp_path):
+    write_tiff(tmp_path / "small.tif", picture(800, 600), levels=1)
+    png(tmp_path / "small.png", picture(800, 600))
+    for name in ("small.tif", "small.png"):
+        with pytest.raises(ValueError, match=r"napari-spt"):
+            viewer.open(str(tmp_path / name), plugin="napari-spt")
+    (layer,) = viewer.open(str(tmp_path / "small.png"))
+    assert not layer.multiscale
+
+
+def test_bad_files_give_a_sentence(viewer, tmp_path):
+    (tmp_path / "text.svs").write_text("this is not a slide")
+    (tmp_path / "empty folder").mkdir()
+    write_svs(tmp_path / "whole.svs", picture(900, 700))
+    data = (tmp_path / "whole.svs").read_bytes()
+    (tmp_path / "cut.svs").write_bytes(data[:6])
+    with zipfile.ZipFile(tmp_path / "zip.svs", "w") as archive:
+        archive.write(tmp_path / "whole.svs")
+    expected = {
+        "text.svs": "text file",
+        "empty folder": "is empty",
+        "cut.svs": "incomplete",
+        "zip.svs": "unpack",
+        "gone.svs": "does not exist",
+    }
+    for name, words in expected.items():
+        with pytest.raises((ValueError, OSError), match=words):
+            viewer.open(str(tmp_path / name), plugin="napari-spt")
+    assert len(viewer.layers) == 0
+
+
+def test_a_truncated_slide_is_told_and_what_is_there_shows(viewer, tmp_path):
+    path = tmp_path / "cut.svs"
+    write_svs(path, picture(2200, 1700))
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * 0.6)])
+    notification_manager.records.clear()
+    layer = open_here(viewer, path)
+    assert "incomplete" in notification_manager.records[0].message
+    full = np.asarray(layer.data[0])
+    hatched = (full == [200, 60, 60]).all(axis=-1)
+    assert hatched.any()
+    assert not hatched[:240, :240].any()
+
+
+def test_a_damaged_tile_is_told_once_and_the_rest_shows(viewer, tmp_path):
+    path = tmp_path / "damaged.tif"
+    write_tiff(path, picture(3000, 2500), levels=2)
+    damage_tile(path, tile=12 + 3)
+    notification_manager.records.clear()
+    layer = open_here(viewer, path)
+    for _ in range(2):
+        pixels = np.asarray(layer.data[0][:1500, :1500])
+    told = [n.message for n in notification_manager.records]
+    assert len(told) == 1
+    assert "x 768, y 256" in told[0]
+    assert "hatched" in told[0]
+    assert (pixels == [200, 60, 60]).all(axis=-1).mean() > 0.001
+
+
+def test_starting_napari_loads_neither_torch_nor_openslide():
+    code = (
+        "import sys, napari_spt, spt_core\n"
+        "assert 'torch' not in sys.modules and 'openslide' not in sys.modules\n"
+        "import napari_spt._reader, napari_spt._slides_dock\n"
+        "assert 'torch' not in sys.modules, 'torch'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
