@@ -10,6 +10,7 @@ from spt_core._version import __version__
 
 if TYPE_CHECKING:
     from spt_core.learning import SlideEncoder, load_model
+    from spt_core.patches import encode_slide
     from spt_core.slides import Slide, open_slide
     from spt_core.tokens import Tokens, read_tokens
 
@@ -17,6 +18,7 @@ _HOMES = {
     "Slide": "spt_core.slides",
     "SlideEncoder": "spt_core.learning",
     "Tokens": "spt_core.tokens",
+    "encode_slide": "spt_core.patches",
     "load_model": "spt_core.learning",
     "open_slide": "spt_core.slides",
     "read_tokens": "spt_core.tokens",
@@ -27,6 +29,7 @@ __all__ = [
     "SlideEncoder",
     "Tokens",
     "__version__",
+    "encode_slide",
     "load_model",
     "open_slide",
     "read_tokens",

@@ -19,6 +19,8 @@ from spt_core.errors import InputError
 COMMANDS = {
     "sample": "make a synthetic H&E cohort: slides, labels.csv, truth masks (0.5 um)",
     "info": "what a slide file holds",
+    "encoders": "the patch encoders, whether each is ready, and how to get it",
+    "encode": "turn slides into features, one file a slide",
     "train": "learn a slide model from a folder of features",
 }
 

@@ -2,8 +2,9 @@
 
 import gc
 import logging
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
 
 import torch
@@ -132,3 +133,45 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
     if torch.backends.mps.is_available():
         torch.mps.empty_cache()
+
+
+def usual_batch(device: torch.device) -> int:
+    """How many patches an encoder is given at once."""
+    return 32 if device.type == "cpu" else 256
+
+
+def usual_lanes(device: torch.device) -> tuple[int, int]:
+    """Threads that run an encoder side by side, and torch's own threads in each.
+
+    On a CPU lanes of one thread wait for nobody, where the threads of one operation
+    wait for the slowest; on a GPU one lane copies while the other computes.
+    """
+    if device.type != "cpu":
+        return 2, torch.get_num_threads()
+    cores = os.cpu_count() or 1
+    lanes = min(cores, 8)
+    return lanes, max(1, cores // lanes)
+
+
+@contextmanager
+def torch_threads(device: torch.device, count: int) -> Iterator[None]:
+    """Let torch use ``count`` threads an operation on a CPU, and put it back after."""
+    before = torch.get_num_threads()
+    use_threads(device, count)
+    try:
+        yield
+    finally:
+        use_threads(device, before)
+
+
+def use_threads(device: torch.device, count: int) -> None:
+    """Set torch's threads for the calling thread and those it starts."""
+    if device.type == "cpu" and torch.get_num_threads() != count:
+        torch.set_num_threads(count)
+
+
+def own_stream(device: torch.device) -> AbstractContextManager:
+    """A queue of work on the device for the calling thread alone."""
+    if device.type != "cuda":
+        return nullcontext()
+    return torch.cuda.stream(torch.cuda.Stream(device))

@@ -1,0 +1,263 @@
+"""Encoding slides: the generators that commands, widgets and workers run."""
+
+import time
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spt_core import devices
+from spt_core.errors import InputError
+from spt_core.events import Note, Progress
+from spt_core.patches.encoder import PatchEncoder
+from spt_core.patches.job import Order, SlideJob, prepare
+from spt_core.patches.order import outwards
+from spt_core.patches.pipeline import Pipeline
+from spt_core.patches.registry import load_encoder
+from spt_core.patches.ring import Encoded
+from spt_core.patches.settings import (
+    EncodeSettings,
+    PartialTokens,
+    SlideResult,
+    SlideStarted,
+    SlideTask,
+)
+from spt_core.slides.grid import PatchGrid
+from spt_core.slides.names import slide_name
+from spt_core.tokens import layout
+
+Event = Progress | Note | SlideStarted | PartialTokens | SlideResult
+
+# The rate is that of the last so many seconds.
+_RATE_SECONDS = 20.0
+
+
+def encode_slide(
+    path: str | Path,
+    out: str | Path,
+    settings: EncodeSettings | None = None,
+    *,
+    encoder: PatchEncoder | None = None,
+    l0_from: tuple[float, float] | None = None,
+) -> Generator[Event, None, SlideResult]:
+    """Encode one slide into a feature file, showing tokens as they come.
+
+    Closing the generator stops the work within one batch and keeps what is done; the
+    same call then goes on from there.
+
+    Parameters
+    ----------
+    out
+        The folder of the feature file.
+    encoder
+        A loaded encoder, where there is one already; otherwise ``settings`` name it.
+    l0_from
+        Begin at this level-0 (x, y) and go outwards, instead of from coarse to fine.
+
+    Yields
+    ------
+    ``SlideStarted``, then ``PartialTokens`` (each token once, first those of an
+    earlier run) and ``Progress``, and ``Note`` where the user should know something.
+
+    Raises
+    ------
+    InputError
+        Where the slide cannot be encoded, with the reason.
+    """
+    path = Path(path)
+    name = slide_name(path)
+    task = SlideTask(path, name, Path(out) / f"{name}{layout.ENDING}")
+    order = None if l0_from is None else partial(_outwards, l0_from)
+    events = encode_slides(
+        [task], settings, encoder=encoder, order=order, give_tokens=True
+    )
+    with closing(events):
+        for event in events:
+            if not isinstance(event, SlideResult):
+                yield event
+            elif event.status in ("failed", "busy"):
+                raise InputError(event.reason)
+            else:
+                return event
+    raise RuntimeError("the slide neither ended nor failed")
+
+
+def encode_slides(
+    tasks: Sequence[SlideTask],
+    settings: EncodeSettings | None = None,
+    *,
+    encoder: PatchEncoder | None = None,
+    order: Order | None = None,
+    give_tokens: bool = False,
+) -> Generator[Event, None, list[SlideResult]]:
+    """Encode slides one after the other, the next made ready while one runs.
+
+    What is wrong with one slide is its ``SlideResult`` and does not stop the others.
+    """
+    settings = settings or EncodeSettings()
+    device = devices.choose_device(settings.device)
+    if encoder is None:
+        encoder = load_encoder(settings.encoder, settings.weights)
+    slides = (
+        prepare(task, settings, encoder.card, encoder.sha256, order) for task in tasks
+    )
+    pipeline = Pipeline(
+        encoder,
+        device,
+        batch_size=settings.batch_size,
+        readers=settings.readers,
+        lanes=settings.lanes,
+        threads=settings.threads,
+    )
+    results: list[SlideResult] = []
+    meter = _Meter(len(tasks))
+    running: list[SlideJob] = []
+    work = pipeline.run(slides)
+    try:
+        for step in work:
+            for event in _take(step, running, meter, give_tokens):
+                if isinstance(event, SlideResult):
+                    results.append(event)
+                yield event
+    finally:
+        # Also when the generator is closed: what is encoded is kept.
+        for left in pipeline.close():
+            with suppress(OSError):
+                _keep(left)
+        work.close()
+        for job in running:
+            job.partial.close()
+    return results
+
+
+def _take(
+    step: SlideJob | SlideResult | Encoded,
+    running: list[SlideJob],
+    meter: "_Meter",
+    give_tokens: bool,
+) -> Iterator[Event]:
+    """Deal with one thing that came out of the pipeline."""
+    if isinstance(step, SlideResult):
+        meter.ended(step)
+        yield step
+        return
+    if isinstance(step, SlideJob):
+        job = step
+        running.append(job)
+        done = len(job.grid) - job.todo
+        meter.started(job)
+        yield SlideStarted(job.name, len(job.grid), done)
+        for note in job.notes:
+            yield Note(note)
+        if give_tokens:
+            for rows in job.partial.chunks():
+                yield PartialTokens(job.name, job.tokens(rows, job.partial.read(rows)))
+    else:
+        job = step.job
+        if job.cancelled:
+            return
+        try:
+            _keep(step)
+        except OSError as error:
+            running.remove(job)
+            job.partial.close()
+            result = job.failed(_why_not_written(job, error))
+            meter.ended(result)
+            yield result
+            return
+        if give_tokens and len(step.rows):
+            yield PartialTokens(job.name, job.tokens(step.rows, step.x))
+        yield meter.moved(job, len(step.rows) + len(step.unreadable))
+    if job.finished == job.todo:
+        running.remove(job)
+        said = len(job.notes)
+        try:
+            result = job.finish()
+        except OSError as error:
+            job.partial.close()
+            result = job.failed(_why_not_written(job, error))
+        for note in job.notes[said:]:
+            yield Note(note)
+        meter.ended(result)
+        yield result
+
+
+def _keep(encoded: Encoded) -> None:
+    job = encoded.job
+    if job.cancelled:
+        return
+    if len(encoded.rows):
+        job.partial.append(encoded.rows, encoded.x)
+    job.unreadable += len(encoded.unreadable)
+    job.finished += len(encoded.rows) + len(encoded.unreadable)
+
+
+def _why_not_written(job: SlideJob, error: OSError) -> str:
+    return (
+        f"the features of {job.name} cannot be written to {job.task.out.parent}: "
+        f"{error.strerror or error}. What was written before is kept: make room or "
+        "allow writing, and run the same command again."
+    )
+
+
+def _outwards(
+    l0_xy: tuple[float, float], grid: PatchGrid, todo: NDArray[np.int64]
+) -> Iterator[NDArray[np.int64]]:
+    g_centre = (l0_xy[1] / grid.l0_step_xy[1], l0_xy[0] / grid.l0_step_xy[0])
+    for rows in outwards(grid.g_rc[todo], g_centre):
+        yield todo[rows]
+
+
+class _Meter:
+    """How far a run is. The patches of slides not yet seen are guessed from others."""
+
+    def __init__(self, slides: int) -> None:
+        self.slides = slides
+        self._known: list[int] = []
+        self._ended = 0
+        self._done = 0
+        self._recent: deque[tuple[float, int]] = deque()
+
+    def started(self, job: SlideJob) -> None:
+        self._known.append(job.todo)
+        if not self._recent:
+            self._recent.append((time.perf_counter(), 0))
+
+    def ended(self, result: SlideResult) -> None:
+        self._ended += 1
+
+    def moved(self, job: SlideJob, patches: int) -> Progress:
+        self._done += patches
+        now = time.perf_counter()
+        self._recent.append((now, self._done))
+        while len(self._recent) > 2 and now - self._recent[0][0] > _RATE_SECONDS:
+            self._recent.popleft()
+        since, before = self._recent[0]
+        rate = (self._done - before) / max(now - since, 1e-6)
+        unknown = self.slides - self._ended - 1
+        total = sum(self._known) + round(unknown * np.mean(self._known))
+        message = job.name
+        if self.slides > 1:
+            message = f"slide {self._ended + 1} of {self.slides}, {job.name}"
+        return Progress(self._done, max(total, self._done), rate, message)
+
+
+def slide_tasks(
+    paths: Iterable[Path], out: Path, mpp_by_name: dict[str, float] | None = None
+) -> list[SlideTask]:
+    """One task a slide; two slides of one name stop the run."""
+    tasks: dict[str, SlideTask] = {}
+    for path in paths:
+        name = slide_name(path)
+        if name in tasks:
+            raise InputError(
+                f"Two slides are called {name}: {tasks[name].path} and {path}. Their "
+                "features would go to one file: rename one of them."
+            )
+        mpp = (mpp_by_name or {}).get(name)
+        tasks[name] = SlideTask(path, name, out / f"{name}{layout.ENDING}", mpp)
+    return list(tasks.values())

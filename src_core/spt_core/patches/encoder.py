@@ -1,0 +1,169 @@
+"""A patch encoder: pixels in, vectors out."""
+
+import copy
+import hashlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+# Pixels (b, 3, h, w), 0 to 1, to pixels of another stain.
+StainStep = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class EncoderCard:
+    """What there is to know of an encoder before it is loaded.
+
+    Attributes
+    ----------
+    dim
+        Length of the vectors.
+    patch_size, mpp
+        The patch it is made for, unless the user asks for another.
+    input_size
+        Pixels a side that it must be given; None where it takes any.
+    weights
+        Where they come from: ``seed`` (none needed), ``file`` (the user's), or the
+        address by which ``spt encoders get`` fetches them.
+    gated
+        Whether whoever fetches them needs an account.
+    """
+
+    name: str
+    dim: int
+    patch_size: int
+    mpp: float
+    input_size: int | None = None
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+    weights: str = "file"
+    licence: str = "unknown"
+    citation: str = ""
+    about: str = ""
+    gated: bool = False
+
+
+class PatchEncoder(Protocol):
+    """What the pipeline needs of an encoder."""
+
+    card: EncoderCard
+    sha256: str
+
+    def to(self, device: torch.device) -> Self:
+        """Move to a device and make ready to run there."""
+
+    def __call__(self, pixels: Tensor, size: int) -> Tensor:
+        """Encode uint8 pixels (b, h, w, 3) on the device, seen at ``size`` pixels.
+
+        Returns
+        -------
+        (b, dim) float32, on the device
+        """
+
+
+class TorchEncoder:
+    """Any torch module that takes (b, 3, s, s) and gives (b, dim) or a feature map.
+
+    Batch norms are folded into the convolutions before them, and weights and pixels
+    are kept channels last: on a CPU that nearly doubles a MobileNet's speed.
+    """
+
+    def __init__(
+        self, module: nn.Module, card: EncoderCard, *, stain: StainStep | None = None
+    ) -> None:
+        self.card = card
+        self.stain = stain
+        self.sha256 = weights_hash(module, card)
+        self.module = _made_fast(module.eval().requires_grad_(False), card)
+        std = torch.tensor(card.std).view(1, 3, 1, 1)
+        self._scale = 1 / (255 * std)
+        self._shift = -torch.tensor(card.mean).view(1, 3, 1, 1) / std
+
+    def to(self, device: torch.device) -> Self:
+        self.module = self.module.to(device)
+        self._scale, self._shift = self._scale.to(device), self._shift.to(device)
+        return self
+
+    def __call__(self, pixels: Tensor, size: int) -> Tensor:
+        seen = resized(pixels, self.card.input_size or size)  # (b, 3, s, s)
+        seen = seen.to(torch.float32, memory_format=torch.channels_last)
+        if self.stain is not None:
+            seen = self.stain(seen / 255) * 255
+        out = self.module(torch.addcmul(self._shift, seen, self._scale))
+        if out.ndim == 4:
+            out = out.mean(dim=(2, 3))
+        return out.float()
+
+
+def resized(pixels: Tensor, size: int) -> Tensor:
+    """Resample (b, h, w, 3) uint8 to (b, 3, size, size) as PIL's bilinear does."""
+    planes = pixels.permute(0, 3, 1, 2)  # a view whose memory is channels last
+    if planes.shape[2:] == (size, size):
+        return planes
+    home = planes.device
+    if home.type == "mps":
+        planes = planes.cpu()  # no antialiasing there
+    elif home.type != "cpu":
+        planes = planes.float()  # whole numbers are resampled on a CPU only
+    planes = functional.interpolate(
+        planes, (size, size), mode="bilinear", antialias=True
+    )
+    return planes.to(home)
+
+
+def weights_hash(module: nn.Module, card: EncoderCard) -> str:
+    """A hash of all that decides what the encoder gives for given pixels."""
+    facts = {k: asdict(card)[k] for k in ("name", "dim", "input_size", "mean", "std")}
+    digest = hashlib.sha256(repr(sorted(facts.items())).encode())
+    for name, tensor in sorted(module.state_dict().items()):
+        if name.endswith("num_batches_tracked"):
+            continue
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _made_fast(module: nn.Module, card: EncoderCard) -> nn.Module:
+    """Fold batch norms where that changes nothing, and keep weights channels last."""
+    folded = copy.deepcopy(module)
+    if _fold_batch_norms(folded):
+        side = card.input_size or 96
+        probe = torch.rand(
+            (2, 3, side, side), generator=torch.Generator().manual_seed(0)
+        )
+        with torch.inference_mode():
+            want, have = module(probe), folded(probe)
+        # Children are not always called in the order in which they are listed.
+        if not torch.allclose(want, have, rtol=1e-3, atol=1e-3 * float(want.std())):
+            folded = module
+    return folded.to(memory_format=torch.channels_last)
+
+
+def _fold_batch_norms(module: nn.Module) -> int:
+    count = 0
+    before: tuple[str, nn.Module] | None = None
+    for name, child in list(module.named_children()):
+        if (
+            before is not None
+            and isinstance(child, nn.BatchNorm2d)
+            and isinstance(before[1], nn.Conv2d)
+            and before[1].out_channels == child.num_features
+        ):
+            setattr(module, before[0], fuse_conv_bn_eval(before[1], child))
+            # timm's batch norms hold the activation that follows.
+            follows = getattr(child, "act", None)
+            setattr(module, name, follows if follows is not None else nn.Identity())
+            count += 1
+            before = None
+            continue
+        count += _fold_batch_norms(child)
+        before = (name, child)
+    return count

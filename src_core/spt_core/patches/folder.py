@@ -1,0 +1,95 @@
+"""Which slides a folder holds, and the summary that a run leaves behind."""
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from spt_core.errors import InputError
+from spt_core.files import written_whole
+from spt_core.patches.settings import SlideResult
+from spt_core.slides.array_source import is_ome_zarr
+from spt_core.slides.names import is_slide_name
+
+SUMMARY = "summary.csv"
+_COLUMNS = ("slide", "status", "patches", "seconds", "reason")
+
+
+def find_slides(paths: Iterable[Path]) -> list[Path]:
+    """The slides among files and folders, in order; folders are searched whole.
+
+    A folder of DICOM files is one slide, and so is an OME-Zarr folder.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"There is no file or folder {path}.")
+        if not path.is_dir():
+            found.append(path)
+            continue
+        slides = list(_in_folder(path))
+        if not slides:
+            raise InputError(f"There are no slides in the folder {path}.")
+        found += slides
+    return list(dict.fromkeys(found))
+
+
+def _in_folder(folder: Path) -> Iterator[Path]:
+    if is_ome_zarr(folder) or any(folder.glob("*.dcm")):
+        yield folder
+        return
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            yield from _in_folder(path)
+        elif is_slide_name(path):
+            yield path
+
+
+def write_summary(folder: Path, results: Sequence[SlideResult]) -> Path:
+    """Write ``summary.csv``: one line a slide."""
+    path = folder / SUMMARY
+    with (
+        written_whole(path) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as file,
+    ):
+        table = csv.writer(file)
+        table.writerow(_COLUMNS)
+        table.writerows(_row(result) for result in results)
+    return path
+
+
+def summary_table(results: Sequence[SlideResult]) -> str:
+    """The summary for a person: counts, then whatever was not simply done."""
+    counts = {
+        status: sum(r.status == status for r in results)
+        for status in ("done", "skipped", "busy", "failed")
+    }
+    patches = sum(r.patches for r in results if r.status == "done")
+    seconds = sum(r.seconds for r in results)
+    lines = [
+        f"{counts['done']} done ({patches} patches), {counts['skipped']} skipped, "
+        f"{counts['failed']} failed"
+        + (f", {counts['busy']} left to another process" if counts["busy"] else "")
+    ]
+    shown = [_COLUMNS, *(_row(result) for result in results)]
+    if seconds == 0 and not counts["failed"] and len(results) > 20:
+        return lines[0]
+    widths = [max(len(str(row[i])) for row in shown) for i in range(4)]
+    for row in shown:
+        cells = [
+            str(value).ljust(width) if i < 2 else str(value).rjust(width)
+            for i, (value, width) in enumerate(zip(row[:4], widths, strict=True))
+        ]
+        lines.append("  ".join([*cells, str(row[4])]).rstrip())
+    return "\n".join(lines)
+
+
+def _row(result: SlideResult) -> tuple[str, str, int, str, str]:
+    return (
+        result.name,
+        result.status,
+        result.patches,
+        f"{result.seconds:.1f}",
+        result.reason,
+    )

@@ -1,0 +1,266 @@
+"""Making a slide ready to be encoded: opened, its patches known, its file locked."""
+
+import hashlib
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from spt_core.errors import InputError
+from spt_core.patches.encoder import EncoderCard
+from spt_core.patches.order import coarse_to_fine
+from spt_core.patches.settings import EncodeSettings, SlideResult, SlideTask
+from spt_core.slides import Slide, open_slide
+from spt_core.slides.grid import PatchGrid, lay_grid, patch_step
+from spt_core.slides.tissue import find_tissue
+from spt_core.tokens import layout, writing
+from spt_core.tokens.feature_file import UM_AT_1X
+from spt_core.tokens.tokens import TokenFacts, Tokens
+from spt_core.tokens.writing import PartialFeatures, SlideInUseError, differences
+
+log = logging.getLogger(__name__)
+
+Order = Callable[[PatchGrid, NDArray[np.int64]], Iterator[NDArray[np.int64]]]
+
+
+@dataclass(eq=False)
+class SlideJob:
+    """A slide that is ready: what to read, in which order, and where it goes."""
+
+    task: SlideTask
+    slide: Slide
+    grid: PatchGrid
+    facts: TokenFacts
+    partial: PartialFeatures
+    extra: dict[str, Any]
+    size: int  # pixels a side as the encoder sees a patch
+    blocks: Iterator[NDArray[np.int64]]
+    todo: int
+    notes: list[str]
+    started: float = field(default_factory=time.perf_counter)
+    cancelled: bool = False
+    unreadable: int = 0
+    finished: int = 0  # rows of this run that are done or could not be read
+    rest: NDArray[np.int64] | None = None  # of a block larger than a batch
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    @property
+    def patch_shape(self) -> tuple[int, int]:
+        """Height and width in which patches are handed to the encoder."""
+        if self.grid.is_whole:
+            width, height = self.grid.lv_size_xy
+            return round(height), round(width)
+        return self.size, self.size
+
+    def tokens(self, rows: NDArray[np.int64], x: NDArray[np.float32]) -> Tokens:
+        origin = np.asarray(self.grid.g_origin)
+        return Tokens(
+            x, self.grid.g_rc[rows] - origin, self.grid.l0_xy[rows], self.facts
+        )
+
+    def finish(self) -> SlideResult:
+        """Write the feature file."""
+        if self.unreadable:
+            self.notes.append(
+                f"{self.name}: {self.unreadable} of {len(self.grid)} patches cannot be "
+                "decoded and are left out."
+            )
+        if len(self.partial.done) == 0:
+            self.partial.close()
+            return self.failed("none of its patches can be decoded.")
+        count = self.partial.finish(
+            self.grid.g_rc, self.grid.l0_xy, self.facts, self.extra
+        )
+        seconds = time.perf_counter() - self.started
+        return SlideResult(
+            self.name, "done", self.task.out, count, seconds, notes=tuple(self.notes)
+        )
+
+    def failed(self, reason: str) -> SlideResult:
+        self.cancelled = True
+        seconds = time.perf_counter() - self.started
+        return SlideResult(
+            self.name,
+            "failed",
+            seconds=seconds,
+            reason=reason,
+            notes=tuple(self.notes),
+        )
+
+
+def prepare(
+    task: SlideTask,
+    settings: EncodeSettings,
+    card: EncoderCard,
+    sha256: str,
+    order: Order | None = None,
+) -> SlideJob | SlideResult:
+    """Make a slide ready, or say why there is nothing to do.
+
+    Never raises: whatever is wrong with one slide must not stop the others.
+    """
+    started = time.perf_counter()
+    try:
+        return _prepare(task, settings, card, sha256, order)
+    except SlideInUseError as error:
+        return SlideResult(task.name, "busy", reason=str(error))
+    except (InputError, OSError) as error:
+        reason = str(error)
+    # A file can be broken in ways that no library foresaw.
+    except Exception as error:
+        log.exception("%s cannot be prepared", task.path)
+        reason = f"{type(error).__name__}: {error}"
+    seconds = time.perf_counter() - started
+    return SlideResult(task.name, "failed", seconds=seconds, reason=reason)
+
+
+def _prepare(
+    task: SlideTask,
+    settings: EncodeSettings,
+    card: EncoderCard,
+    sha256: str,
+    order: Order | None,
+) -> SlideJob | SlideResult:
+    identity = settings.identity(card, sha256)
+    if settings.redo:
+        writing.discard_unfinished(task.out)
+    else:
+        ended = _finished(task, settings, identity)
+        if ended is not None:
+            return ended
+    mpp = task.mpp if task.mpp is not None else settings.slide_mpp
+    slide = open_slide(task.path, mpp)
+    patch_size, target_mpp = settings.patch(card)
+    patch: dict[str, Any] = {
+        "patch_size": patch_size,
+        "target_mpp": target_mpp,
+        "allow_upsampling": settings.allow_upsampling,
+    }
+    patch_step(slide, **patch)  # what is wrong with the pixel size is said at once
+    tissue = find_tissue(slide)
+    grid = lay_grid(slide, tissue, min_tissue=settings.min_tissue, **patch)
+    if len(grid) == 0:
+        raise InputError(
+            f"{task.path.name}: no tissue was found ({tissue.share:.1%} of the slide, "
+            f"no patch with {settings.min_tissue:.0%} or more). If there is some, try "
+            "a smaller --min-tissue or --patch-size."
+        )
+    identity["slide_fingerprint"] = slide.fingerprint
+    identity["grid"] = hashlib.sha256(grid.g_rc.tobytes()).hexdigest()[:16]
+    partial = PartialFeatures(task.out, identity, card.dim)
+    done = partial.done
+    todo = np.setdiff1d(np.arange(len(grid)), done, assume_unique=True)
+    blocks = (order or _coarse_to_fine)(grid, todo)
+    state = slide.path.stat()
+    return SlideJob(
+        task,
+        slide,
+        grid,
+        _facts(task, slide, grid, identity),
+        partial,
+        {
+            writing.SLIDE_BYTES: state.st_size,
+            writing.SLIDE_MTIME: state.st_mtime_ns,
+            writing.MIN_TISSUE: settings.min_tissue,
+        },
+        card.input_size or patch_size,
+        blocks,
+        len(todo),
+        [*slide.notes, *tissue.notes, *grid.notes],
+    )
+
+
+def _coarse_to_fine(
+    grid: PatchGrid, todo: NDArray[np.int64]
+) -> Iterator[NDArray[np.int64]]:
+    for rows in coarse_to_fine(grid.g_rc[todo]):
+        yield todo[rows]
+
+
+def _finished(
+    task: SlideTask, settings: EncodeSettings, identity: dict[str, Any]
+) -> SlideResult | None:
+    """Whether the feature file is there; the slide is opened only if it was touched."""
+    if not task.out.exists():
+        return None
+    try:
+        with h5py.File(task.out, "r") as file:
+            stored = dict(file.attrs)
+            stored[layout.PATCH_SIZE] = file[layout.COORDS].attrs.get(layout.PATCH_SIZE)
+            count = len(file[layout.COORDS])
+    except (OSError, KeyError) as error:
+        raise InputError(
+            f"{task.out} is there but is no feature file ({error}). Remove it, or "
+            "encode again with --redo."
+        ) from error
+    have = {name: _plain(stored.get(name)) for name in identity}
+    for name in ("mpp", "min_tissue"):
+        if isinstance(have[name], float) and math.isclose(have[name], identity[name]):
+            have[name] = identity[name]
+    if have != identity:
+        raise InputError(
+            f"{task.out.name} was made with other settings "
+            f"({differences(have, identity)}). Choose another --out, or encode again "
+            "with --redo."
+        )
+    state = _slide_state(task.path)
+    if (stored.get(writing.SLIDE_BYTES), stored.get(writing.SLIDE_MTIME)) != state:
+        slide = open_slide(task.path, task.mpp or settings.slide_mpp)
+        if slide.fingerprint != stored.get(layout.SLIDE_FINGERPRINT):
+            raise InputError(
+                f"{task.path.name} is not the slide that {task.out.name} was made "
+                "from: the file has changed. Encode it again with --redo."
+            )
+    return SlideResult(task.name, "skipped", task.out, count, reason="already done")
+
+
+def _slide_state(path: Path) -> tuple[int, int]:
+    if path.is_dir():
+        path = min(path.glob("*.dcm"), default=path)
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _facts(
+    task: SlideTask, slide: Slide, grid: PatchGrid, identity: dict[str, Any]
+) -> TokenFacts:
+    mpp = slide.mpp or 0.0
+    return TokenFacts(
+        name=task.name,
+        encoder=identity["encoder"],
+        encoder_sha256=identity["encoder_sha256"],
+        mpp=grid.target_mpp,
+        patch_size=grid.patch_size,
+        patch_um=grid.patch_size * grid.target_mpp,
+        stain=identity["stain"],
+        l0_patch_xy=grid.l0_step_xy,
+        l0_step_xy=grid.l0_step_xy,
+        l0_size_xy=slide.dimensions,
+        l0_magnification=_magnification(slide.objective_power or UM_AT_1X / mpp),
+        target_magnification=_magnification(UM_AT_1X / grid.target_mpp),
+        overlap=0,
+        slide_fingerprint=identity["slide_fingerprint"],
+        g_origin=grid.g_origin,
+    )
+
+
+def _magnification(value: float) -> float:
+    """20 rather than 19.8: readers of these files expect a microscope's numbers."""
+    for usual in (5.0, 10.0, 20.0, 40.0, 60.0, 80.0):
+        if abs(value / usual - 1) < 0.1:
+            return usual
+    return round(value, 3)

@@ -1,0 +1,260 @@
+"""From slides to vectors with the device never waiting.
+
+Threads hand work on under one lock: a *preparer* makes slides ready, one ahead;
+*readers* fill batches of pixels in a ring of buffers; *lanes* encode full batches;
+whoever runs the pipeline takes the results. Every hand-over is bounded, so memory does
+not depend on the size of a slide.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from threading import Condition, Lock, Thread
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spt_core import devices
+from spt_core.patches.encoder import PatchEncoder
+from spt_core.patches.job import SlideJob
+from spt_core.patches.reading import read_patches
+from spt_core.patches.ring import Batch, BlockPlace, Encoded, Slot
+from spt_core.patches.settings import SlideResult
+
+_MAX_RESULTS = 16
+
+
+class Pipeline:
+    """Runs one encoder over slides; ``run`` it once, and ``close`` it always.
+
+    Parameters
+    ----------
+    batch_size
+        Patches that are encoded at once; halved where memory does not suffice.
+    readers, lanes, threads
+        Threads that read, threads that encode, and torch's own threads in each lane.
+    """
+
+    def __init__(
+        self,
+        encoder: PatchEncoder,
+        device: torch.device,
+        *,
+        batch_size: int | None = None,
+        readers: int | None = None,
+        lanes: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.device = device
+        self.encoder = encoder.to(device)
+        self.batch_size = max(1, batch_size or devices.usual_batch(device))
+        self.micro_batch = self.batch_size
+        usual_lanes, usual_threads = devices.usual_lanes(device)
+        self.lanes = lanes or usual_lanes
+        self.threads = threads or usual_threads
+        self.readers = readers or max(1, min(8, os.cpu_count() or 1))
+        self._slots = self.lanes + 2
+        self._free = [Slot() for _ in range(self._slots)]
+        self._prepared: deque[SlideJob] = deque()
+        self._all_prepared = False
+        self._job: SlideJob | None = None
+        self._batch: Batch | None = None
+        self._full: deque[Batch] = deque()
+        self._results: deque[Any] = deque()
+        self._stopped = False
+        self._lock = Condition()
+        self._turn = Lock()  # one reader at a time decides what it reads
+        self._threads: list[Thread] = []
+
+    def run(
+        self, slides: Iterable[SlideJob | SlideResult]
+    ) -> Generator[SlideJob | SlideResult | Encoded, None, None]:
+        """Encode slides in turn.
+
+        ``slides`` is consumed in a thread, one slide ahead of what is read. A job is
+        given out when its reading begins, then what comes of it; whoever takes that
+        counts the job's rows to know when it is complete.
+        """
+        work: list[Callable[[], None]] = [lambda: self._prepare(iter(slides))]
+        work += [self._read] * self.readers + [self._encode] * self.lanes
+        with devices.torch_threads(self.device, self.threads):
+            for target in work:
+                thread = Thread(target=self._guarded, args=(target,), daemon=True)
+                thread.start()
+                self._threads.append(thread)
+            while (result := self._next_result()) is not None:
+                yield result
+
+    def close(self) -> list[Encoded]:
+        """Stop within one batch; give back what was encoded and not yet taken."""
+        with self._lock:
+            self._stopped = True
+            self._lock.notify_all()
+        for thread in self._threads:
+            thread.join()
+        left = [one for one in self._results if isinstance(one, Encoded)]
+        for job in self._prepared:
+            job.partial.close()
+        self._results.clear()
+        self._free.clear()
+        return left
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        # It is raised again in the thread that runs the pipeline.
+        except BaseException as error:  # noqa: BLE001
+            with self._lock:
+                self._results.append(error)
+                self._lock.notify_all()
+
+    def _wait(self, ready: Callable[[], Any]) -> bool:
+        """Wait, holding the lock; False when all is to stop."""
+        self._lock.wait_for(lambda: self._stopped or ready())
+        return not self._stopped
+
+    def _next_result(self) -> Any:
+        with self._lock:
+            self._wait(lambda: self._results or self._is_idle())
+            if not self._results:
+                return None
+            result = self._results.popleft()
+            self._lock.notify_all()
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def _is_idle(self) -> bool:
+        return (
+            self._all_prepared
+            and not self._prepared
+            and self._job is None
+            and len(self._free) == self._slots
+        )
+
+    # The preparer
+
+    def _prepare(self, slides: Iterator[SlideJob | SlideResult]) -> None:
+        try:
+            while not self._stopped:
+                one = next(slides, None)
+                if one is None:
+                    return
+                with self._lock:
+                    if isinstance(one, SlideResult):
+                        if self._wait(lambda: len(self._results) < _MAX_RESULTS):
+                            self._results.append(one)
+                            self._lock.notify_all()
+                        continue
+                    self._prepared.append(one)
+                    self._lock.notify_all()
+                    self._wait(lambda: not self._prepared)
+        finally:
+            with self._lock:
+                self._all_prepared = True
+                self._lock.notify_all()
+
+    # The readers
+
+    def _read(self) -> None:
+        while (place := self._next_block()) is not None:
+            job = place.batch.job
+            readable = np.zeros(len(place.rows), bool)
+            if not job.cancelled:
+                readable = read_patches(job.slide, job.grid, place.rows, place.pixels())
+            with self._lock:
+                place.batch.readable[place.index] = readable
+                place.batch.reading -= 1
+                self._hand_on(place.batch)
+
+    def _next_block(self) -> BlockPlace | None:
+        """Take the next block and its place in a batch; None at the end."""
+        with self._turn, self._lock:
+            while not self._stopped:
+                job = self._job
+                if job is None:
+                    if not self._wait(lambda: self._prepared or self._all_prepared):
+                        return None
+                    if not self._prepared:
+                        return None
+                    self._job = job = self._prepared.popleft()
+                    self._results.append(job)
+                    self._lock.notify_all()
+                rows = self._take(job)
+                if self._batch is not None and not (
+                    rows is not None and self._batch.has_room(rows)
+                ):
+                    self._batch.is_closed = True
+                    self._hand_on(self._batch)
+                    self._batch = None
+                if rows is None:
+                    self._job = None
+                    self._lock.notify_all()
+                    continue
+                if self._batch is None:
+                    if not self._wait(lambda: self._free):
+                        return None
+                    self._batch = Batch.begin(
+                        job, self._free.pop(), self.batch_size, self.device
+                    )
+                return self._batch.place(rows)
+        return None
+
+    def _take(self, job: SlideJob) -> NDArray[np.int64] | None:
+        """The next block of a slide, no larger than a batch."""
+        if job.cancelled:
+            return None
+        rows = job.rest if job.rest is not None else next(job.blocks, None)
+        job.rest = None
+        if rows is not None and len(rows) > self.batch_size:
+            rows, job.rest = rows[: self.batch_size], rows[self.batch_size :]
+        return rows
+
+    def _hand_on(self, batch: Batch) -> None:
+        if batch.is_full:
+            self._full.append(batch)
+            self._lock.notify_all()
+
+    # The lanes
+
+    def _encode(self) -> None:
+        with devices.own_stream(self.device), torch.inference_mode():
+            devices.use_threads(self.device, self.threads)
+            while (batch := self._next_batch()) is not None:
+                encoded = self._encode_batch(batch)
+                with self._lock:
+                    self._wait(lambda: len(self._results) < _MAX_RESULTS)
+                    self._results.append(encoded)
+                    self._free.append(batch.slot)
+                    self._lock.notify_all()
+
+    def _next_batch(self) -> Batch | None:
+        with self._lock:
+            if not self._wait(lambda: self._full or self._is_idle()):
+                return None
+            return self._full.popleft() if self._full else None
+
+    def _encode_batch(self, batch: Batch) -> Encoded:
+        job = batch.job
+        rows = np.concatenate(batch.blocks)
+        readable = np.concatenate(batch.readable)
+        pixels = batch.pixels[: batch.count]
+        if not readable.all():
+            pixels = pixels[torch.from_numpy(readable)]
+
+        def attempt(size: int) -> torch.Tensor:
+            with devices.autocast(self.device):
+                parts = [
+                    self.encoder(devices.copy_to(part, self.device), job.size)
+                    for part in pixels.split(size)
+                ]
+            return torch.cat(parts).float().cpu()
+
+        if len(pixels) and not job.cancelled:
+            x, self.micro_batch = devices.with_back_off(attempt, self.micro_batch)
+        else:
+            x = torch.empty(0, self.encoder.card.dim)
+            readable = readable & False
+        return Encoded(job, rows[readable], x.numpy(), rows[~readable])

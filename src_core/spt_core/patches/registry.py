@@ -1,0 +1,200 @@
+"""The patch encoders by name.
+
+Others join with ``register``: a card, and a function that builds the module without its
+weights. Models of timm need no entry: any of their names will do.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from spt_core.errors import InputError
+from spt_core.patches import weights
+from spt_core.patches.encoder import EncoderCard, TorchEncoder
+
+_TORCHVISION = "https://download.pytorch.org/models/"
+# Weights files keep these for training alone.
+_HEADS = ("classifier.", "fc.", "head.", "head_dist.")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One encoder: its card, and what makes its module."""
+
+    card: EncoderCard
+    build: Callable[[], nn.Module]
+
+
+_entries: dict[str, Entry] = {}
+
+
+def register(card: EncoderCard, build: Callable[[], nn.Module]) -> None:
+    """Add an encoder, or replace the one of that name."""
+    _entries[card.name] = Entry(card, build)
+
+
+def known_encoders() -> list[EncoderCard]:
+    """The cards of all registered encoders."""
+    return [entry.card for entry in _entries.values()]
+
+
+def find_card(name: str) -> EncoderCard:
+    """The card of a registered encoder or of any model of timm."""
+    return _entry(name).card
+
+
+def load_encoder(name: str, weights_file: Path | None = None) -> TorchEncoder:
+    """Build an encoder with its weights.
+
+    Parameters
+    ----------
+    name
+        A registered name, or any model of timm.
+    weights_file
+        A ``.safetensors`` or ``.pth`` of the user's; otherwise what ``spt encoders
+        get`` has fetched.
+    """
+    entry = _entry(name)
+    card = entry.card
+    if card.weights == "seed":
+        # Deterministic, and leaves the program's own chance alone.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return TorchEncoder(entry.build(), card)
+    path = weights_file or weights.stored_file(name)
+    if not path.exists():
+        how = (
+            "give its weights with --encoder-weights FILE"
+            if card.weights == "file"
+            else f"fetch its weights once with 'spt encoders get {name}', or give them "
+            "with --encoder-weights FILE"
+        )
+        raise InputError(f"The encoder {name} has no weights here ({path}): {how}.")
+    module = entry.build()
+    weights.fill(module, weights.read(path), path, leave_out=_HEADS)
+    return TorchEncoder(module, card)
+
+
+def _entry(name: str) -> Entry:
+    if name in _entries:
+        return _entries[name]
+    entry = _timm_entry(name)
+    if entry is None:
+        names = ", ".join(sorted(_entries))
+        raise InputError(
+            f"There is no encoder {name!r}. Known are {names}, and any model of timm "
+            "by its name (such as vit_small_patch16_224). 'spt encoders' lists them."
+        )
+    return entry
+
+
+def _timm_entry(name: str) -> Entry | None:
+    import timm
+
+    architecture = name.removeprefix("timm/").split(".")[0]
+    if not timm.is_model(architecture):
+        return None
+    try:
+        cfg = timm.get_pretrained_cfg(name.removeprefix("timm/"))
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"timm has no weights {name!r}: {error}.") from error
+
+    def build() -> nn.Module:
+        return timm.create_model(architecture, pretrained=False, num_classes=0)
+
+    with torch.device("meta"):
+        dim = int(timm.create_model(architecture, num_classes=0).num_features)
+    side = int(cfg.input_size[-1]) if cfg is not None else 224
+    fixed = architecture.startswith(("vit", "deit", "swin", "beit", "eva")) or bool(
+        cfg is not None and cfg.fixed_input_size
+    )
+    return Entry(
+        EncoderCard(
+            name=name,
+            dim=dim,
+            patch_size=300,
+            mpp=0.5,
+            input_size=side if fixed else None,
+            mean=tuple(cfg.mean) if cfg is not None else (0.485, 0.456, 0.406),
+            std=tuple(cfg.std) if cfg is not None else (0.229, 0.224, 0.225),
+            weights=f"timm:{name.removeprefix('timm/')}",
+            licence=str(getattr(cfg, "license", None) or "see its page"),
+            citation="Wightman, PyTorch Image Models, 2019",
+            about="a model of timm",
+        ),
+        build,
+    )
+
+
+def _resnet34() -> nn.Module:
+    from torchvision.models import resnet34
+
+    model = resnet34(weights=None)
+    model.fc = nn.Identity()
+    return model
+
+
+def _mobilenet_v2() -> nn.Module:
+    from torchvision.models import mobilenet_v2
+
+    model = mobilenet_v2(weights=None)
+    model.classifier = nn.Identity()
+    return model
+
+
+def _small() -> nn.Module:
+    """Three strided convolutions: quick enough for tests, and not blind."""
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 7, stride=4, padding=3),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=4, padding=1),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 3, stride=2, padding=1),
+        nn.Tanh(),
+    )
+
+
+register(
+    EncoderCard(
+        name="resnet34",
+        dim=512,
+        patch_size=300,
+        mpp=0.5,
+        weights=_TORCHVISION + "resnet34-b627a593.pth",
+        licence="BSD-3-Clause (torchvision), trained on ImageNet",
+        citation="He et al., Deep Residual Learning for Image Recognition, 2016",
+        about="ImageNet; the encoder of the SPT paper",
+    ),
+    _resnet34,
+)
+register(
+    EncoderCard(
+        name="mobilenetv2",
+        dim=1280,
+        patch_size=300,
+        mpp=0.5,
+        weights=_TORCHVISION + "mobilenet_v2-7ebf99e0.pth",
+        licence="BSD-3-Clause (torchvision), trained on ImageNet",
+        citation="Sandler et al., MobileNetV2, 2018",
+        about="ImageNet; quick without a GPU",
+    ),
+    _mobilenet_v2,
+)
+register(
+    EncoderCard(
+        name="small-random",
+        dim=64,
+        patch_size=300,
+        mpp=0.5,
+        weights="seed",
+        licence="BSD-3-Clause",
+        citation="none: a fixed random network",
+        about="untrained, always the same; for trying things out",
+    ),
+    _small,
+)

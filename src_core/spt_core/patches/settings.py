@@ -1,0 +1,99 @@
+"""What a run of encoding is asked to do, and what it says while it does it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spt_core.patches.encoder import EncoderCard
+from spt_core.slides.grid import MIN_TISSUE
+from spt_core.tokens.tokens import Tokens
+
+NO_STAIN = "none"
+
+
+@dataclass(frozen=True)
+class EncodeSettings:
+    """How slides are encoded. None takes the encoder's or the device's default.
+
+    Attributes
+    ----------
+    slide_mpp
+        Micrometres a level-0 pixel, for slides that do not say it.
+    redo
+        Encode again what is finished or was begun with other settings.
+    batch_size
+        Patches that are encoded at once; halved where memory does not suffice.
+    readers, lanes, threads
+        Threads that read patches, that encode batches, and that torch uses in each.
+    """
+
+    encoder: str = "resnet34"
+    weights: Path | None = None
+    patch_size: int | None = None
+    target_mpp: float | None = None
+    slide_mpp: float | None = None
+    min_tissue: float = MIN_TISSUE
+    allow_upsampling: bool = False
+    stain: str = NO_STAIN
+    redo: bool = False
+    device: str = "auto"
+    batch_size: int | None = None
+    readers: int | None = None
+    lanes: int | None = None
+    threads: int | None = None
+
+    def patch(self, card: EncoderCard) -> tuple[int, float]:
+        """Patch size and target mpp for this encoder."""
+        return self.patch_size or card.patch_size, self.target_mpp or card.mpp
+
+    def identity(self, card: EncoderCard, sha256: str) -> dict[str, Any]:
+        """What two runs must share for their features to belong together."""
+        patch_size, target_mpp = self.patch(card)
+        return {
+            "encoder": card.name,
+            "encoder_sha256": sha256,
+            "patch_size": patch_size,
+            "mpp": float(target_mpp),
+            "stain": self.stain,
+            "min_tissue": float(self.min_tissue),
+        }
+
+
+@dataclass(frozen=True)
+class SlideTask:
+    """One slide to encode, and where its features go."""
+
+    path: Path
+    name: str
+    out: Path
+    mpp: float | None = None
+
+
+@dataclass(frozen=True)
+class SlideStarted:
+    """A slide's patches are known; ``done`` of them were there already."""
+
+    name: str
+    total: int
+    done: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class PartialTokens:
+    """Tokens of one slide as they come, each of them once."""
+
+    name: str
+    tokens: Tokens
+
+
+@dataclass(frozen=True)
+class SlideResult:
+    """How a slide ended: ``done``, ``skipped``, ``failed`` or ``busy``."""
+
+    name: str
+    status: str
+    path: Path | None = None
+    patches: int = 0
+    seconds: float = 0.0
+    reason: str = ""
+    notes: tuple[str, ...] = field(default=())
