@@ -171,7 +171,7 @@ def _packed(
     cells = (
         large_cells()
         if look == "large_cell"
-        else packing(spacing, 1024, 16, 0.35, number)
+        else packing(spacing, 512 if spacing < 20 else 1024, 16, 0.35, number)
     )
     points = _Points(canvas, cells, number, 0)
     here = canvas.classes[points.rows, points.cols] == tissue

@@ -72,7 +72,7 @@ def packing(
     xy = rng.uniform(0, period, (count, 2))
     # Lloyd's relaxation on random samples: enough for cells that look packed.
     for _ in range(round(6 * even)):
-        sample = rng.uniform(0, period, (count * 30, 2))
+        sample = rng.uniform(0, period, (count * 16, 2))
         _, near = cKDTree(xy, boxsize=period).query(sample)
         offset = sample - xy[near]
         offset -= period * np.rint(offset / period)

@@ -157,7 +157,7 @@ def _epithelium(
     )
     weight[:HALF] = weight[-HALF:] = 0
     weight[:, :HALF] = weight[:, -HALF:] = 0
-    points = _scatter(weight, apart, rng, min(int(weight.sum() / apart) + 60, 900))
+    points = _scatter(weight, apart, rng, min(int(weight.sum() / apart) + 60, 600))
     # The lumen first, so that nuclei may lean into it.
     empty = np.clip(lumen / 1.3 + 0.5, 0, 1).astype(np.float32)
     h *= 1 - 0.93 * empty
@@ -252,7 +252,7 @@ def _vessel(rng: np.random.Generator) -> Structure:
 
 
 _MAKERS = {
-    "gland": (_tumour_gland, 26),
+    "gland": (_tumour_gland, 22),
     "acinus": (_acinus, 18),
     "duct": (_duct, 8),
     "vessel": (_vessel, 18),
