@@ -162,9 +162,9 @@ def main() -> int:
     parser.add_argument("--weights", type=Path, default=WEIGHTS)
     parser.add_argument("--folder", type=Path, help="a cohort that is there already")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
-    parser.add_argument("--slides", type=int, default=60)
+    parser.add_argument("--slides", type=int, default=45)
     parser.add_argument("--size", type=int, default=4096)
-    parser.add_argument("--patches", type=int, default=50, help="a slide, at most")
+    parser.add_argument("--patches", type=int, default=40, help="a slide, at most")
     args = parser.parse_args()
     net = encoder(args.weights)
     results, good = {}, True
@@ -186,7 +186,8 @@ def main() -> int:
             goal = f"above {CLEAR:.0%}" if clear else f"below {HARD:.0%}"
             good &= right
             print(f"seed {seed}: {name}: {value:.1%} (goal {goal}, chance 33 %)")
-    out = Path(__file__).parent / "results" / "sample_cohort.json"
+    seeds = "-".join(str(seed) for seed in args.seeds)
+    out = Path(__file__).parent / "results" / f"sample_cohort_{seeds}.json"
     out.parent.mkdir(exist_ok=True)
     facts = {
         "results": results,
