@@ -1,0 +1,452 @@
+"""A run from a folder of features to a model file, whatever happens to it."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from spt_core import load_model, read_tokens
+from spt_core.cli import main
+from spt_core.errors import InputError
+from spt_core.events import Note, Progress
+from spt_core.learning.model_file import patient_hmac, read_card
+from spt_core.learning.monitor import Collapsed, NotLearning, Validation
+from spt_core.learning.settings import TrainSettings
+from spt_core.learning.statistics import distance
+from spt_core.learning.training import DivergedError, Epoch, resume, train
+from spt_core.learning.views import ViewSettings
+from tests.core.learning.regions import write_region_cohort
+
+TINY = {"dim": 16, "depth": 2, "heads": 2}
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cohort")
+    write_region_cohort(folder, slides=18)
+    return folder
+
+
+def tiny(cohort, out, objective="simclr", **changes):
+    plain = TrainSettings(
+        features=str(cohort / "features"),
+        objective=objective,
+        out=str(out),
+        labels=str(cohort / "labels.csv"),
+        model="small",
+        architecture=TINY,
+        epochs=3,
+        batch_size=6,
+        device="cpu",
+        checkpoint_steps=2,
+    )
+    return replace(plain, **changes)
+
+
+def finish(events):
+    seen = []
+    while True:
+        try:
+            seen.append(next(events))
+        except StopIteration as stop:
+            return seen, stop.value
+
+
+def weights(path):
+    return {n: t for n, t in load_file(path).items() if n.startswith("encoder.")}
+
+
+def assert_bitwise(one, other):
+    one, other = weights(one), weights(other)
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name
+
+
+@pytest.fixture(scope="module")
+def undisturbed(cohort, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "undisturbed"
+    return finish(train(tiny(cohort, out)))
+
+
+def test_a_run_leaves_everything(undisturbed):
+    events, result = undisturbed
+    progress = [event for event in events if isinstance(event, Progress)]
+    assert [event.done for event in progress[:9]] == list(range(1, 10))
+    assert sum(isinstance(event, Epoch) for event in events) == 3
+    assert any(isinstance(event, Validation) for event in events)
+    found = {path.name for path in result.run.iterdir()}
+    assert found == {
+        "config.yaml",
+        "state.json",
+        "metrics.csv",
+        "best.safetensors",
+        "last.safetensors",
+        "checkpoint.pt",
+        "curve.png",
+    }
+    assert json.loads((result.run / "state.json").read_text())["status"] == "finished"
+    with (result.run / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows] == ["3", "6", "9"]
+    assert all(float(row["knn"]) <= 1 for row in rows)
+    assert TrainSettings.read(result.run / "config.yaml").batch_size == 6
+
+
+def test_the_model_file_says_what_it_is(undisturbed, cohort):
+    model = load_model(undisturbed[1].best)
+    card = model.card
+    assert card["architecture"] == {"name": "transformer", "in_dim": 32, **TINY}
+    assert card["objective"] == "simclr"
+    assert card["tokens"]["encoder"] == "made-up"
+    assert card["tokens"]["mpp"] == 0.5
+    assert card["training"]["slides"] == 18
+    assert len(card["training"]["slide_fingerprints"]) == 18
+    assert "not for diagnosis" in card["notice"]
+    assert model.classes == []
+    with pytest.raises(InputError, match="names no classes"):
+        model.logits(torch.zeros(16))
+    tokens = read_tokens(cohort / "features" / "slide000.h5")
+    h, attention = model.encoder.attend(
+        torch.from_numpy(tokens.x), torch.from_numpy(tokens.p)
+    )
+    assert h.shape == (16,)
+    assert attention.shape == (2, 900)
+
+
+def test_a_model_refuses_other_tokens(undisturbed):
+    model = load_model(undisturbed[1].best)
+    model.refuse_unlike(model.facts, 32)
+    model.refuse_unlike(replace(model.facts, mpp=0.51), 32)
+    model.refuse_unlike(replace(model.facts, encoder=None, mpp=None), 32)
+    with pytest.raises(InputError, match=r"mpp 0\.25 \(the model takes 0\.5\)"):
+        model.refuse_unlike(replace(model.facts, mpp=0.25), 32)
+    with pytest.raises(InputError, match=r"encoder uni.*spt encode SLIDE --encoder"):
+        model.refuse_unlike(replace(model.facts, encoder="uni"), 32)
+    with pytest.raises(InputError, match="token length 64"):
+        model.refuse_unlike(model.facts, 64)
+
+
+def test_statistics_tell_a_strange_slide(undisturbed, cohort):
+    model = load_model(undisturbed[1].last)
+    tokens = read_tokens(cohort / "features" / "slide003.h5")
+    mean = torch.from_numpy(tokens.x.mean(axis=0))
+    most = float(model.statistics["mean_token_quantiles"][-1])
+    assert distance(model.statistics, "mean_token", mean) <= 1.5 * most
+    assert distance(model.statistics, "mean_token", mean + 1) > 10 * most
+    h, _ = model.encoder.attend(torch.from_numpy(tokens.x), torch.from_numpy(tokens.p))
+    most = float(model.statistics["embedding_quantiles"][-1])
+    assert distance(model.statistics, "embedding", h) <= 1.5 * most
+    assert distance(model.statistics, "embedding", -5 * h) > 3 * most
+
+
+def test_the_same_seed_gives_the_same_model(undisturbed, cohort, tmp_path):
+    _, again = finish(train(tiny(cohort, tmp_path / "again")))
+    assert_bitwise(again.last, undisturbed[1].last)
+    assert_bitwise(again.best, undisturbed[1].best)
+    _, other = finish(train(tiny(cohort, tmp_path / "other", seed=1)))
+    with pytest.raises(AssertionError):
+        assert_bitwise(other.last, undisturbed[1].last)
+
+
+@pytest.mark.parametrize("stop_after", [1, 4, 6])
+def test_a_cancelled_run_goes_on_to_the_same_weights(
+    undisturbed, cohort, tmp_path, stop_after
+):
+    events = train(tiny(cohort, tmp_path / "run"))
+    for event in events:
+        if isinstance(event, Progress) and event.done == stop_after:
+            break
+    events.close()
+    state = json.loads((tmp_path / "run" / "state.json").read_text())
+    assert (state["status"], state["step"]) == ("stopped", stop_after)
+    seen, result = finish(resume(tmp_path / "run"))
+    first = next(event for event in seen if isinstance(event, Progress))
+    assert first.done == stop_after + 1  # nothing was lost
+    assert_bitwise(result.last, undisturbed[1].last)
+    assert_bitwise(result.best, undisturbed[1].best)
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        resumed = list(csv.DictReader(file))
+    with (undisturbed[1].run / "metrics.csv").open() as file:
+        straight = list(csv.DictReader(file))
+    for one, other in zip(resumed, straight, strict=True):
+        assert one["loss"] == other["loss"]
+        assert one["knn"] == other["knn"]
+
+
+@pytest.mark.parametrize("objective", ["byol", "vicreg", "supcon", "classify"])
+def test_every_objective_goes_on_to_the_same_weights(cohort, tmp_path, objective):
+    kept = {"objective": objective, "epochs": 2}
+    _, straight = finish(train(tiny(cohort, tmp_path / "straight", **kept)))
+    events = train(tiny(cohort, tmp_path / "run", **kept))
+    for event in events:
+        if isinstance(event, Progress) and event.done == 3:
+            break
+    events.close()
+    _, result = finish(resume(tmp_path / "run"))
+    assert_bitwise(result.last, straight.last)
+    model = load_model(result.last)
+    if objective in ("supcon", "classify"):
+        assert model.classes == ["a", "b", "c"]
+        assert model.logits(torch.randn(5, 16)).shape == (5, 3)
+
+
+def start_command(cohort, out, *more, epochs=400):
+    command = [
+        *(sys.executable, "-m", "spt_core", "train", str(cohort / "features")),
+        *("--labels", str(cohort / "labels.csv"), "--objective", "simclr"),
+        *("--out", str(out), "--model", "small", "--dim", "16", "--heads", "2"),
+        *("--epochs", str(epochs), "--batch-size", "6", "--device", "cpu"),
+        *("--checkpoint-steps", "2", "--validate-epochs", "1000", "--json", *more),
+    ]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def wait_for_step(process, step):
+    for line in process.stdout:
+        event = json.loads(line)
+        if event["event"] == "progress" and event["done"] >= step:
+            return event["done"]
+    raise AssertionError(process.stderr.read())
+
+
+def test_kill_loses_at_most_the_steps_since_the_checkpoint(cohort, tmp_path):
+    process = start_command(cohort, tmp_path / "run")
+    done = wait_for_step(process, 5)
+    process.kill()
+    process.communicate()
+    settings = TrainSettings.read(tmp_path / "run" / "config.yaml")
+    events = resume(tmp_path / "run")
+    first = next(event for event in events if isinstance(event, Progress))
+    events.close()
+    assert first.done >= done - 2
+    # from here on the same as never killed: run both to a common step
+    _assert_same_checkpoint(settings, tmp_path, step=first.done + 3)
+
+
+def _assert_same_checkpoint(settings, tmp_path, step):
+    straight = replace(settings, out=str(tmp_path / "straight"))
+    for events in (resume(tmp_path / "run"), train(straight)):
+        for event in events:
+            if isinstance(event, Progress) and event.done == step:
+                break
+        events.close()
+    one, other = (
+        torch.load(tmp_path / name / "checkpoint.pt", weights_only=True)
+        for name in ("run", "straight")
+    )
+    assert one["step"] == other["step"] == step
+    for name, tensor in one["encoder"].items():
+        assert torch.equal(tensor, other["encoder"][name]), name
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for a child")
+def test_ctrl_c_keeps_what_is_done(cohort, tmp_path):
+    process = start_command(cohort, tmp_path / "run")
+    wait_for_step(process, 3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Stopped." in errors
+    assert "Traceback" not in errors
+    state = json.loads((tmp_path / "run" / "state.json").read_text())
+    assert state["status"] == "stopped"
+    events = resume(tmp_path / "run")
+    first = next(event for event in events if isinstance(event, Progress))
+    events.close()
+    assert first.done >= state["step"] - 2
+
+
+def test_nan_stops_with_the_last_good_model_and_the_step(cohort, tmp_path):
+    for path in (cohort / "features").iterdir():
+        (tmp_path / "features").mkdir(exist_ok=True)
+        (tmp_path / "features" / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "labels.csv").write_text((cohort / "labels.csv").read_text())
+    with h5py.File(tmp_path / "features" / "slide007.h5", "a") as file:
+        file["features"][:] = np.nan
+    with pytest.raises(DivergedError, match=r"(?s)in step \d of 9.*slide007") as info:
+        finish(train(tiny(tmp_path, tmp_path / "run", validate_epochs=100)))
+    kept = load_model(tmp_path / "run" / "last.safetensors")
+    assert all(torch.isfinite(w).all() for w in kept.encoder.parameters())
+    assert str(tmp_path / "run" / "last.safetensors") in str(info.value)
+    state = json.loads((tmp_path / "run" / "state.json").read_text())
+    assert state["status"] == "failed"
+
+
+def test_a_rate_that_is_too_high_is_named(cohort, tmp_path):
+    wild = tiny(
+        cohort, tmp_path / "run", "vicreg", learning_rate=1e30, weight_decay=0.0
+    )
+    with pytest.raises(DivergedError, match=r"in step \d.*lower --learning-rate"):
+        finish(train(wild))
+
+
+def test_a_loss_that_stays_at_chance_is_said(cohort, tmp_path):
+    still = tiny(
+        cohort,
+        tmp_path / "run",
+        learning_rate=1e-12,
+        head="paper",
+        epochs=10,
+        validate_epochs=100,
+        # identical views of identical tokens: nothing to tell slides apart
+        views=ViewSettings(split=False, crop=False, mask_keep=(1, 1)),
+    )
+    events = train(still)
+    said = [event for event in events if isinstance(event, NotLearning)]
+    level = np.log(11)
+    assert len(said) <= 1
+    if said:
+        assert f"{level:.3f}" in said[0].message
+
+
+def test_a_collapse_is_seen_and_said(cohort, tmp_path, monkeypatch):
+    monkeypatch.setattr("spt_core.learning.trainer.COLLAPSED_SPREAD", 10.0)
+    seen, _ = finish(train(tiny(cohort, tmp_path / "run", epochs=2)))
+    assert sum(isinstance(event, Collapsed) for event in seen) == 1
+
+
+def test_fine_tuning_from_a_pretrained_model(undisturbed, cohort, tmp_path):
+    start = str(undisturbed[1].best)
+    frozen = tiny(cohort, tmp_path / "frozen", "classify", init=start, freeze=True)
+    _, result = finish(train(frozen))
+    assert_bitwise(result.last, start)
+    assert load_model(result.last).classes == ["a", "b", "c"]
+    free = tiny(cohort, tmp_path / "free", "classify", init=start)
+    _, result = finish(train(free))
+    with pytest.raises(AssertionError):
+        assert_bitwise(result.last, start)
+    assert read_card(result.last)["training"]["from_pretrained"]
+
+
+@pytest.mark.parametrize("model", ["abmil", "mean", "max"])
+def test_any_aggregator_can_be_trained(cohort, tmp_path, model):
+    run = tiny(cohort, tmp_path / "run", "classify", model=model, architecture={})
+    _, result = finish(train(run))
+    loaded = load_model(result.last)
+    assert loaded.encoder.name == model
+    assert loaded.logits(torch.zeros(loaded.encoder.dim)).shape == (3,)
+
+
+def test_held_out_slides_are_never_learned_from(cohort, tmp_path):
+    lines = (cohort / "labels.csv").read_text().split()[1:]
+    splits = ["train"] * 12 + ["val"] * 3 + ["test"] * 3
+    (tmp_path / "labels.csv").write_text(
+        "slide,label,split\n"
+        + "\n".join(f"{line},{s}" for line, s in zip(lines, splits, strict=True))
+    )
+    run = tiny(cohort, tmp_path / "run", labels=str(tmp_path / "labels.csv"))
+    _, result = finish(train(run))
+    card = read_card(result.best)
+    assert card["training"]["slides"] == 12
+    assert card["metrics"]["knn_held_out"]
+
+
+def test_patients_are_known_by_hmac_alone(cohort, tmp_path):
+    lines = (cohort / "labels.csv").read_text().split()[1:]
+    (tmp_path / "labels.csv").write_text(
+        "slide,label,patient\n"
+        + "\n".join(f"{line},JANE-DOE-{n // 2}" for n, line in enumerate(lines))
+    )
+    run = tiny(cohort, tmp_path / "run", labels=str(tmp_path / "labels.csv"), epochs=1)
+    _, result = finish(train(run))
+    content = result.best.read_bytes()
+    assert b"JANE" not in content
+    assert b"slide0" not in content
+    assert str(cohort).encode() not in content
+    key = bytes.fromhex((tmp_path / "run" / "patients.key").read_text())
+    model = load_model(result.best)
+    assert model.trained_on_patient("JANE-DOE-3", key)
+    assert not model.trained_on_patient("JANE-DOE-33", key)
+    assert patient_hmac("JANE-DOE-3", b"x") != patient_hmac("JANE-DOE-3", key)
+    assert model.trained_on_slide(model.card["training"]["slide_fingerprints"][0])
+
+
+def test_wrong_settings_are_refused_before_anything_is_written(cohort, tmp_path):
+    with pytest.raises(InputError, match="supcon learns from labels"):
+        tiny(cohort, tmp_path / "run", "supcon", labels=None)
+    with pytest.raises(InputError, match="nothing to learn"):
+        tiny(cohort, tmp_path / "run", "simclr", model="mean")
+    with pytest.raises(InputError, match="two views"):
+        tiny(cohort, tmp_path / "run", views=ViewSettings(views=1))
+    finish(train(tiny(cohort, tmp_path / "run", epochs=1)))
+    with pytest.raises(InputError, match="already holds a run"):
+        finish(train(tiny(cohort, tmp_path / "run")))
+    with pytest.raises(InputError, match="is not a training run"):
+        finish(resume(tmp_path / "nothing"))
+
+
+def test_no_labels_are_needed_to_pretrain(cohort, tmp_path):
+    seen, result = finish(train(tiny(cohort, tmp_path / "run", labels=None, epochs=2)))
+    looks = [event for event in seen if isinstance(event, Validation)]
+    assert looks
+    assert all(look.knn is None for look in looks)
+    assert all(look.effective_rank > 1 for look in looks)
+    assert result.best.exists()
+
+
+def test_a_cohort_of_two_slides(cohort, tmp_path):
+    features = tmp_path / "features"
+    features.mkdir()
+    for name in ("slide000.h5", "slide001.h5"):
+        (features / name).write_bytes((cohort / "features" / name).read_bytes())
+    run = tiny(cohort, tmp_path / "run", labels=None, epochs=2, features=str(features))
+    _, result = finish(train(run))
+    assert result.steps == 2
+
+
+def test_the_command(cohort, tmp_path, capsys):
+    arguments = [
+        *("train", str(cohort / "features"), "--labels", str(cohort / "labels.csv")),
+        *("--objective", "vicreg", "--out", str(tmp_path / "run"), "--model", "small"),
+        *("--dim", "16", "--heads", "2", "--epochs", "1", "--device", "cpu", "--json"),
+    ]
+    assert main(arguments) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    kinds = {line["event"] for line in lines}
+    assert {"progress", "epoch", "validation", "note", "done"} <= kinds
+    assert lines[-1]["best"].endswith("best.safetensors")
+    assert main(arguments) == 1
+    assert "already holds a run" in capsys.readouterr().err
+    assert main(["train"]) == 1
+    assert "Give FEATURES, --objective, --out" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "x", "--objective", "magic"])
+    assert stopped.value.code == 2
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "--help"])
+    assert stopped.value.code == 0
+    assert "not for diagnosis" in " ".join(capsys.readouterr().out.split())
+
+
+def test_files_that_are_no_models(tmp_path, cohort):
+    with pytest.raises(InputError, match="no model file"):
+        load_model(tmp_path / "none.safetensors")
+    (tmp_path / "text.safetensors").write_text("hello")
+    with pytest.raises(InputError, match="not a model file"):
+        load_model(tmp_path / "text.safetensors")
+
+
+def test_remarks_come_first(cohort, tmp_path):
+    (tmp_path / "labels.csv").write_text("slide,label\nslide000,a\nslide001,b\n")
+    run = tiny(cohort, tmp_path / "r", labels=str(tmp_path / "labels.csv"), epochs=1)
+    started = time.monotonic()
+    first = next(train(run))
+    assert isinstance(first, Note)
+    assert time.monotonic() - started < 30

@@ -1,0 +1,54 @@
+"""Devices: what can be said without a GPU."""
+
+import pytest
+import torch
+
+from spt_core import devices
+from spt_core.errors import InputError
+
+
+def test_the_best_device_is_chosen(monkeypatch):
+    for cuda, mps, best in (
+        (True, True, "cuda"),
+        (False, True, "mps"),
+        (False, False, "cpu"),
+    ):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda answer=cuda: answer)
+        monkeypatch.setattr(
+            torch.backends.mps, "is_available", lambda answer=mps: answer
+        )
+        assert devices.choose_device().type == best
+
+
+def test_a_device_that_is_not_there_is_refused(monkeypatch):
+    assert devices.choose_device("cpu") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match="cuda is not available"):
+        devices.choose_device("cuda")
+    with pytest.raises(InputError, match="no device 'gpu'"):
+        devices.choose_device("gpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert devices.choose_device("cuda:1").index == 1
+    with pytest.raises(InputError, match="has 2 GPUs"):
+        devices.choose_device("cuda:2")
+
+
+def test_mixed_precision_is_for_gpus_alone(monkeypatch):
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    assert devices.low_precision(cpu) is None
+    with devices.autocast(cpu):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+    assert devices.gradient_scaler(cpu) is None
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    assert devices.low_precision(cuda) is torch.bfloat16
+    assert devices.gradient_scaler(cuda) is None
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
+    assert devices.low_precision(cuda) is torch.float16
+
+
+def test_a_cpu_needs_no_pinned_memory():
+    tensor = torch.ones(3)
+    assert devices.ready_to_copy(tensor, torch.device("cpu")) is tensor
+    assert devices.copy_to(tensor, torch.device("cpu")) is tensor
+    assert devices.working_bytes(torch.device("cpu")) < 2 * devices.GIB
