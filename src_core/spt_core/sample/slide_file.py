@@ -140,7 +140,7 @@ def _regions(
         for row, col in places:
             yield row, col, paint_region(spec, col * REGION, row * REGION)
         return
-    ahead = 2 * (getattr(pool, "_max_workers", 2) + 1)
+    ahead = 2 * ((os.cpu_count() or 1) + 1)
     waiting: deque[tuple[int, int, Future[Region]]] = deque()
     left = iter(places)
     try:

@@ -25,7 +25,7 @@ def truth_paths(slide: Path) -> tuple[Path, Path]:
 def write_truth(slide: Path, spec: SlideSpec, layout: Layout) -> tuple[Path, Path]:
     """Write the mask (a palette PNG; pixel value = class) and what its values mean."""
     mask_path, classes_path = truth_paths(slide)
-    image = Image.fromarray(layout.classes, mode="P")
+    image = Image.fromarray(layout.classes)
     palette = np.zeros((256, 3), np.uint8)
     for tissue, described in DESCRIPTIONS.items():
         palette[tissue] = described.colour
