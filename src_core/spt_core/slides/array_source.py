@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import tifffile
-import zarr
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -152,6 +151,8 @@ def open_tiff(path: Path) -> ArraySource:
 
 
 def _tiff_source(path: Path, tiff: tifffile.TiffFile) -> ArraySource:
+    import zarr  # half a second, which other formats need not wait for
+
     tiff.filehandle.set_lock(True)
     series = tiff.series[0]
     if "Y" not in series.axes or "X" not in series.axes:
@@ -188,6 +189,8 @@ def is_ome_zarr(path: Path) -> bool:
 
 def open_ome_zarr(path: Path) -> ArraySource:
     """Open an OME-Zarr image (versions 0.4 and 0.5)."""
+    import zarr
+
     group = zarr.open_group(str(path), mode="r")
     attributes: dict[str, Any] = dict(group.attrs)
     attributes = attributes.get("ome", attributes)

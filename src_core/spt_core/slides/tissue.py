@@ -311,7 +311,9 @@ def _tidy(found: Mask, um_pixel: float) -> Mask:
     # What is thinner than two radii goes; the rest keeps its edge.
     core = _grown(found, -radius)
     found &= _grown(core, radius + 1)
-    return found & ~_small_pieces(found, (_UM_SMALLEST_PIECE / um_pixel) ** 2)
+    # A slide may itself be smaller than the smallest piece.
+    smallest = min((_UM_SMALLEST_PIECE / um_pixel) ** 2, 0.02 * found.size)
+    return found & ~_small_pieces(found, smallest)
 
 
 def _grown(mask: Mask, radius: int) -> Mask:
