@@ -37,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--class-weights", choices=("balanced", "none"), default=run.class_weights,
         help="in classification (default: %(default)s)")  # fmt: skip
 
+    add("--momentum", type=float, default=run.momentum, metavar="M",
+        help="of BYOL's target at the start (default: %(default)s)")  # fmt: skip
+
     group = parser.add_argument_group("views")
     add = group.add_argument
     add("--views", type=int, default=views.views, help="default: %(default)s")
@@ -147,6 +150,7 @@ def settings_from(args: argparse.Namespace) -> TrainSettings:
         freeze=args.freeze,
         head=args.head,
         class_weights=args.class_weights,
+        momentum=args.momentum,
         epochs=args.epochs,
         batch_size=args.batch_size,
         learning_rate=args.learning_rate,

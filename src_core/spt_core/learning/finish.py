@@ -55,6 +55,7 @@ def build_for(settings: TrainSettings, cohort: Cohort) -> tuple[nn.Module, Objec
         head=settings.head,
         classes=classes,
         class_weights=weights,
+        momentum=settings.momentum,
     )
     if not any(
         weight.requires_grad for m in (encoder, objective) for weight in m.parameters()

@@ -15,7 +15,7 @@ from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
 # A look, not an evaluation: so many slides, and so many tokens spread over each.
 LOOK_SLIDES = 512
 LOOK_TOKENS = 1024
-COLLAPSED_SPREAD = 1e-3
+COLLAPSED_SPREAD = 1e-4
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ class TrainSettings:
         Train the classifier alone.
     class_weights
         ``balanced`` or ``none``, in classification.
+    momentum
+        Of BYOL's target network at the start; 1 at the end.
     encoder, mpp, patch_size
         Facts of the tokens, for feature files that do not state them.
     """
@@ -48,6 +50,7 @@ class TrainSettings:
     freeze: bool = False
     head: str = "batchnorm"
     class_weights: str = "balanced"
+    momentum: float = 0.99
     views: ViewSettings = field(default_factory=ViewSettings)
     epochs: int | None = None
     batch_size: int | None = None

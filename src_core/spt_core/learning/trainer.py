@@ -363,19 +363,16 @@ class Trainer:
         metrics: dict[str, float | None] = {}
         if self.processes.first:
             self._checkpoint()
-            self._save_model(self.run.last)
-            if self.best_step < 0:
-                self._save_model(self.run.best)
-            last_weights = self.encoder.state_dict()
-            for path in (self.run.best, self.run.last):
-                same = path == self.run.last or self.best_step == self.steps
-                model = bare_model(self) if same else load_model(path, self.device)
-                if path == self.run.best and not same:
-                    model.card["metrics"]["step"] = self.best_step
-                finished = yield from finished_model(self, model)
-                save_model(path, finished)
+            finished = yield from finished_model(self, bare_model(self))
+            save_model(self.run.last, finished)
+            metrics = finished.card["metrics"]
+            if self.best_step in (-1, self.steps):
+                save_model(self.run.best, finished)
+            else:
+                best = load_model(self.run.best, self.device)
+                finished = yield from finished_model(self, best)
+                save_model(self.run.best, finished)
                 metrics = finished.card["metrics"]
-            self.encoder.load_state_dict(last_weights)
             self.run.draw_curve()
         self.processes.wait()
         return TrainResult(

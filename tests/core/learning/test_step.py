@@ -77,7 +77,7 @@ def test_one_pass_is_plain_backpropagation(cohort):
     loss.backward()
     named = [*encoder.named_parameters(), *objective.named_parameters()]
     assert_same(
-        (float(loss), {name: weight.grad for name, weight in named}),
+        (loss.item(), {name: weight.grad for name, weight in named}),
         gradients(cohort, "simclr", chunk=5),
     )
 

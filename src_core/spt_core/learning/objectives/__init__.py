@@ -27,11 +27,12 @@ def build_objective(
     head: str = "batchnorm",
     classes: int = 0,
     class_weights: Tensor | None = None,
+    momentum: float = 0.99,
 ) -> Objective:
     """Make an objective for an encoder, by its name on the command line."""
     dim: int = encoder.dim  # type: ignore[assignment]
     if name == "classify":
         return Classify(dim, classes, class_weights=class_weights)
     if name == "byol":
-        return BYOL(encoder, head=head)
+        return BYOL(encoder, head=head, momentum=momentum)
     return {"simclr": SimCLR, "vicreg": VICReg, "supcon": SupCon}[name](dim, head=head)

@@ -39,7 +39,7 @@ class BYOL(Objective):
         dim: int = encoder.dim  # type: ignore[assignment]
         self.momentum = momentum
         self.project = projection_head(dim, PROJECTED, head=head)
-        self.predict = projection_head(PROJECTED, PROJECTED, head="paper")
+        self.predict = projection_head(PROJECTED, PROJECTED, head=head)
         self.target_encoder = deepcopy(encoder).requires_grad_(False)
         self.target_project = deepcopy(self.project).requires_grad_(False)
 

@@ -1,0 +1,83 @@
+"""A training step against the bare forward and backward pass on ready batches."""
+
+import argparse
+import tempfile
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import torch
+from _alternately import alternately
+from _figures import Figures
+from _made_up_cohort import write_sparse_cohort
+
+from spt_core.learning.aggregators import build_encoder
+from spt_core.learning.batches import Plan
+from spt_core.learning.cohort import open_cohort
+from spt_core.learning.objectives import build_objective
+from spt_core.learning.processes import Processes
+from spt_core.learning.step import ExactStep
+from spt_core.learning.trainer import CHUNK_ON_CPU
+from spt_core.learning.views import ViewSettings
+
+CPU = torch.device("cpu")
+
+
+def measure(figures: Figures, folder: Path, preset: str, batch: int, repeats: int):
+    cohort = open_cohort(folder)
+    torch.manual_seed(0)
+    encoder = build_encoder(preset, cohort.dim)
+    objective = build_objective("simclr", encoder)
+    weights = [*encoder.parameters(), *objective.parameters()]
+    optimiser = torch.optim.AdamW(weights, lr=1e-5, fused=True)
+    compute = ExactStep(encoder, objective, device=CPU, processes=Processes())
+    plan = Plan(cohort, ViewSettings(), batch, seed=0, device=CPU, chunk=CHUNK_ON_CPU)
+    steps, ready = count(), count()
+    total = 2 * repeats + 8
+    kept = [plan.make(step) for step in range(repeats + 1)]
+
+    def bare() -> None:
+        """On ready tensors: forward and backward, nothing else."""
+        made = kept[next(ready)]
+        for weight in weights:
+            weight.grad = None
+        found = [encoder(c.x.float(), c.p, c.mask) for c in made.chunks]
+        places = torch.cat([c.places for c in made.chunks]).argsort()
+        h = torch.cat(found)[places].unflatten(0, (2, -1))
+        objective(h)["loss"].backward()
+
+    with plan.from_step(0, total) as batches:
+
+        def step() -> None:
+            """Views, rows, padding, forward, backward, optimiser."""
+            next(steps)
+            compute(next(batches))
+            torch.nn.utils.get_total_norm([w.grad for w in weights])
+            optimiser.step()
+
+        whole, alone, ratio = alternately(step, bare, repeats=repeats)
+    figures.add(f"{preset} at batch {batch}, step", whole, "s")
+    figures.add(f"{preset} at batch {batch}, bare", alone, "s")
+    figures.add(f"{preset} at batch {batch}, step / bare", ratio, "x", goal="<= 1.15")
+    lengths = np.concatenate([c.mask.sum(1).numpy() for b in kept for c in b.chunks])
+    padded = 64 * len(lengths)
+    figures.add(
+        f"{preset}: tokens computed for each in a batch padded to 64",
+        sum(b.tokens for b in kept) / padded,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    args = parser.parse_args()
+    figures = Figures("learning_step", seed=0, threads=torch.get_num_threads())
+    with tempfile.TemporaryDirectory() as made:
+        folder = write_sparse_cohort(Path(made) / "features", 300)
+        for preset, batch in (("small", 256), ("paper", 64)):
+            measure(figures, folder, preset, batch, args.repeats)
+    figures.save()
+
+
+if __name__ == "__main__":
+    main()
