@@ -53,9 +53,7 @@ def child(preset: str, n: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--preset", default="paper")
-    parser.add_argument(
-        "--tokens", type=int, nargs="+", default=[1000, 5000, 10_000, 20_000]
-    )
+    parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()

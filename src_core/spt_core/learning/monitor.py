@@ -57,7 +57,7 @@ class Monitor:
     not vote.
     """
 
-    def __init__(self, cohort: Cohort, train: Cohort, seed: int) -> None:
+    def __init__(self, cohort: Cohort, seed: int) -> None:
         self.cohort = cohort
         y = cohort.class_numbers()
         order = np.random.default_rng([seed, 7]).permutation(len(cohort))

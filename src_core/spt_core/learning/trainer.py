@@ -115,7 +115,7 @@ class Trainer:
             world=processes.world,
         )
         self.labels = torch.from_numpy(learned_from.class_numbers()).to(device)
-        self.monitor = Monitor(cohort, learned_from, settings.seed)
+        self.monitor = Monitor(cohort, settings.seed)
         self.steps = int(settings.epochs or 1) * self.plan.steps_per_epoch
         self.step = self.saved_step = 0
         self.best_score, self.best_step = float("-inf"), -1
