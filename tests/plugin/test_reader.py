@@ -9,7 +9,9 @@ import pytest
 from napari.errors import MultipleReaderError
 from napari.layers import Image
 from napari.utils.notifications import notification_manager
+from npe2 import plugin_manager as pm
 
+from napari_spt._open_command import set_default
 from spt_core import open_slide
 from tests.made_slides import (
     CASES,
@@ -133,6 +135,22 @@ def test_napari_alone_takes_its_own_reader_or_none(viewer, tmp_path):
     assert layer.source.reader_plugin == "napari"
     with pytest.raises(MultipleReaderError):
         viewer.open(str(path), plugin=None)
+
+
+def test_beside_napari_wsi(viewer, tmp_path):
+    """Another slide reader is installed: ours is taken by name, and by preference."""
+    path = tmp_path / "a.svs"
+    write_svs(path, picture(900, 700))
+    readers = pm.iter_compatible_readers(str(path))
+    assert {"napari", "napari-wsi", "napari-spt"} <= {r.plugin_name for r in readers}
+    (theirs,) = viewer.open(str(path), plugin="napari-wsi")
+    ours = open_here(viewer, path)
+    assert theirs.source.reader_plugin == "napari-wsi"
+    assert ours.source.reader_plugin == "napari-spt"
+    set_default(True)
+    (preferred,) = viewer.open(str(path), plugin=None)
+    set_default(False)
+    assert preferred.source.reader_plugin == "napari-spt"
 
 
 def test_ordinary_pictures_are_declined(viewer, tmp_path):
