@@ -87,7 +87,13 @@ def run(args: argparse.Namespace, console: Console) -> int:
         batch_size=args.batch_size,
     )
     tasks = slide_tasks(find_slides(args.slides), args.out, _mpp_by_name(args.labels))
-    args.out.mkdir(parents=True, exist_ok=True)
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"The folder {args.out} cannot be made: {error.strerror}. Choose another "
+            "--out."
+        ) from error
     if args.workers or args.scheduler:
         from spt_core.patches.cluster import encode_on_cluster
 

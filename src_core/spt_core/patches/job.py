@@ -157,7 +157,13 @@ def _prepare(
         )
     identity["slide_fingerprint"] = slide.fingerprint
     identity["grid"] = hashlib.sha256(grid.g_rc.tobytes()).hexdigest()[:16]
-    partial = PartialFeatures(task.out, identity, card.dim)
+    try:
+        partial = PartialFeatures(task.out, identity, card.dim)
+    except OSError as error:
+        raise InputError(
+            f"The folder {task.out.parent} cannot be written to: "
+            f"{error.strerror or error}. Choose another --out."
+        ) from error
     done = partial.done
     todo = np.setdiff1d(np.arange(len(grid)), done, assume_unique=True)
     blocks = (order or _coarse_to_fine)(grid, todo)

@@ -65,14 +65,18 @@ def _read_together(
                 part = np.pad(part, spare, mode="edge")
             patch[:] = part
         return
-    picture = Image.fromarray(region)
     height, width = out.shape[1:3]
     for patch, (x, y) in zip(out, lv_xy, strict=True):
+        # Its own pixels and no others, whatever it was read together with.
+        x0, y0 = math.floor(x), math.floor(y)
+        x1 = min(level.width, math.ceil(x + lv_w - 1e-6))
+        y1 = min(level.height, math.ceil(y + lv_h - 1e-6))
+        picture = Image.fromarray(region[y0 - top : y1 - top, x0 - left : x1 - left])
         box = (
-            x - left,
-            y - top,
-            min(x - left + lv_w, picture.width),
-            min(y - top + lv_h, picture.height),
+            x - x0,
+            y - y0,
+            min(x - x0 + lv_w, picture.width),
+            min(y - y0 + lv_h, picture.height),
         )
         patch[:] = np.asarray(
             picture.resize((width, height), Image.Resampling.BILINEAR, box=box)
