@@ -32,6 +32,7 @@ _LOST_WORKERS = 3
 # A lost worker that is still alive may hold its slide's lock for a while.
 _LOCK_SECONDS = 30.0
 _REPORT_SECONDS = 1.0
+_CONNECT_SECONDS = 10.0
 
 # A worker loads an encoder once, not once a slide.
 _encoders: dict[tuple[Any, ...], TorchEncoder] = {}
@@ -73,7 +74,7 @@ def encode_on_cluster(
             client = Client(stack.enter_context(cluster))
         else:
             try:
-                client = Client(scheduler, timeout=20)
+                client = Client(scheduler, timeout=_CONNECT_SECONDS)
             except (OSError, ValueError) as error:
                 raise InputError(
                     f"There is no scheduler at {scheduler} ({error}). Start one with "

@@ -1,0 +1,87 @@
+"""A real cluster of two processes, one of which is killed in mid-run."""
+
+import dataclasses
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+from spt_core import read_tokens
+from spt_core.errors import InputError
+from spt_core.events import Progress
+from spt_core.patches import SlideStarted, encode_slides, slide_tasks
+from spt_core.patches.cluster import encode_on_cluster
+from tests.core.patches.conftest import SETTINGS, make_slide, run_through
+
+# dask's own, when a process dies under its hands.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
+
+
+@pytest.mark.timeout(240)
+def test_a_killed_workers_slides_are_redone_and_nothing_is_twice(tmp_path):
+    slides = tmp_path / "slides"
+    slides.mkdir()
+    paths = [make_slide(slides / f"s{i}.tif", 2000, 1700, seed=i) for i in range(4)]
+    tasks = slide_tasks(paths, tmp_path / "out")
+    settings = dataclasses.replace(SETTINGS, lanes=1, threads=1, readers=1)
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        victim = next(iter(client.run(os.getpid).values()))
+        killed = threading.Event()
+        events = encode_on_cluster(tasks, settings, scheduler=cluster.scheduler_address)
+        seen, results = [], None
+        while True:
+            try:
+                event = next(events)
+            except StopIteration as stop:
+                results = stop.value
+                break
+            seen.append(event)
+            if isinstance(event, SlideStarted) and not killed.is_set():
+                time.sleep(0.1)
+                os.kill(victim, getattr(signal, "SIGKILL", signal.SIGTERM))
+                killed.set()
+    assert killed.is_set()
+    assert {r.name: r.status for r in results} == {f"s{i}": "done" for i in range(4)}
+    assert any(isinstance(event, Progress) for event in seen)
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        f"s{i}.h5" for i in range(4)
+    ]
+    run_through(encode_slides(slide_tasks(paths, tmp_path / "one"), SETTINGS))
+    for i in range(4):
+        have = read_tokens(tmp_path / "out" / f"s{i}.h5")
+        want = read_tokens(tmp_path / "one" / f"s{i}.h5")
+        np.testing.assert_array_equal(have.xy, want.xy)
+        np.testing.assert_allclose(have.x, want.x, atol=1e-4)
+
+
+@pytest.mark.timeout(240)
+def test_local_workers_report_failures_and_progress(tmp_path):
+    good = make_slide(tmp_path / "good.tif", 1200, 1000)
+    bad = tmp_path / "bad.tif"
+    bad.write_bytes(b"II*\0 not a slide")
+    tasks = slide_tasks([bad, good], tmp_path / "out")
+    _, results = run_through(encode_on_cluster(tasks, SETTINGS, workers=2))
+    by_name = {r.name: r for r in results}
+    assert by_name["good"].status == "done"
+    assert by_name["bad"].status == "failed"
+    assert "damaged or incomplete" in by_name["bad"].reason
+
+
+def test_no_scheduler_is_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr("spt_core.patches.cluster._CONNECT_SECONDS", 1.0)
+    tasks = slide_tasks([tmp_path / "s.tif"], tmp_path)
+    with pytest.raises(InputError, match="no scheduler at"):
+        run_through(encode_on_cluster(tasks, SETTINGS, scheduler="tcp://127.0.0.1:9"))
