@@ -302,7 +302,7 @@ def test_info_says_it_all_but_not_whose_it_is(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "900 × 700" in text
     assert "0.499 × 0.499 µm" in text
-    assert "label" in text
+    assert "thumbnail" in text
     assert "1 : " in text
     assert main(["info", "--json", str(path)]) == 0
     hidden = capsys.readouterr().out
