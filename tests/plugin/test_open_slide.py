@@ -1,5 +1,8 @@
 """ "Open slide…" from the menus, the dock, and the offer to be the default."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 from napari._app_model import get_app_model
 from napari.settings import get_settings
@@ -130,6 +133,17 @@ def test_the_dock_opened_before_any_slide_asks_for_one(viewer, qtbot):
     dock.dialog.close()
     qtbot.keyClick(dock.open_button, Qt.Key.Key_Space)
     assert dock.open_button.text() == "Open slide…"
+
+
+def test_open_sample_paints_a_slide_once(viewer):
+    (layer,) = viewer.open_sample("napari-spt", "small-cell")
+    path = Path(layer.metadata["spt"]["path"])
+    assert layer.multiscale
+    assert [str(u) for u in layer.units] == ["micrometer", "micrometer"]
+    np.testing.assert_allclose(layer.scale, 0.5)
+    written = path.stat().st_mtime_ns
+    viewer.open_sample("napari-spt", "small-cell")
+    assert path.stat().st_mtime_ns == written
 
 
 def test_words_for_a_slide_without_pixel_size():
