@@ -70,12 +70,14 @@ def measure(figures: Figures, folder: Path, preset: str, batch: int, repeats: in
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", choices=("small", "paper"))
     args = parser.parse_args()
     figures = Figures("learning_step", seed=0, threads=torch.get_num_threads())
     with tempfile.TemporaryDirectory() as made:
         folder = write_sparse_cohort(Path(made) / "features", 300)
         for preset, batch in (("small", 256), ("paper", 64)):
-            measure(figures, folder, preset, batch, args.repeats)
+            if args.only in (None, preset):
+                measure(figures, folder, preset, batch, args.repeats)
     figures.save()
 
 

@@ -59,7 +59,8 @@ def main() -> None:
     parser.add_argument("--slides", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=7)
     args = parser.parse_args()
-    figures = Figures("learning_views", seed=0)
+    torch.set_num_threads(1)  # ours has one too
+    figures = Figures("learning_views", seed=0, threads=1)
     for tokens in (500, 2000, 10_000):
         rng = np.random.default_rng(0)
         side = int(sqrt(tokens)) + 1

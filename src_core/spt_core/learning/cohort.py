@@ -8,6 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -89,17 +90,17 @@ class Cohort:
     def dim(self) -> int:
         return self.slides[0].source.shape[1]
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype:
         """Of a batch: half precision only if every file is."""
         return np.result_type(*{slide.source.dtype for slide in self.slides})
 
-    @property
+    @cached_property
     def facts(self) -> TokenFacts:
         """What the slides have in common, where any of them says."""
         return _most_stated(self.slides)
 
-    @property
+    @cached_property
     def classes(self) -> list[str]:
         return sorted({slide.label for slide in self.slides if slide.label})
 

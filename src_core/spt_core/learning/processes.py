@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -81,7 +82,10 @@ def joined(device: torch.device) -> Iterator[Processes]:
     if dist.is_initialized():  # by the caller, who also ends it
         yield Processes(dist.get_rank(), dist.get_world_size())
         return
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    # The others wait while the first embeds whole slides; that may take hours.
+    dist.init_process_group(
+        "nccl" if device.type == "cuda" else "gloo", timeout=timedelta(days=2)
+    )
     try:
         yield Processes(dist.get_rank(), dist.get_world_size())
     finally:

@@ -85,6 +85,8 @@ class TrainSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 wrong.append(f"{name} is {value}; at least 1 is needed")
+        if self.seed < 0:
+            wrong.append(f"the seed is {self.seed}; it cannot be negative")
         if not self.learning_rate > 0:
             wrong.append(f"the learning rate is {self.learning_rate}")
         if self.class_weights not in ("balanced", "none"):

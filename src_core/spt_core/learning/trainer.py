@@ -1,7 +1,7 @@
 """One run: the steps, what is watched, what is kept."""
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import cos, isfinite, pi
@@ -118,6 +118,7 @@ class Trainer:
         self.monitor = Monitor(cohort, settings.seed)
         self.steps = int(settings.epochs or 1) * self.plan.steps_per_epoch
         self.step = self.saved_step = 0
+        self.ended = 0  # epochs whose end has been written down
         self.best_score, self.best_step = float("-inf"), -1
         self.sums: dict[str, float] = {}
         self.recent: list[float] = []
@@ -162,6 +163,8 @@ class Trainer:
     def _steps(self) -> Generator[Any, None, None]:
         per_epoch = self.plan.steps_per_epoch
         started, at_start, told = time.monotonic(), self.step, 0.0
+        if self.ended < self.step // per_epoch:  # stopped just before
+            yield from self._end_epoch(0.0)
         with self.plan.from_step(self.step, self.steps) as batches:
             for batch in batches:
                 labels = None
@@ -214,11 +217,13 @@ class Trainer:
         return self.settings.learning_rate * (1 + cos(pi * done)) / 2
 
     def _end_epoch(self, slides_per_second: float) -> Generator[Any, None, None]:
+        """Write the epoch down; then, when nothing can be lost any more, tell of it."""
         epoch = self.step // self.plan.steps_per_epoch
         means = {n: v / self.plan.steps_per_epoch for n, v in self.sums.items()}
-        self.sums = {}
         rate = self.learning_rate(self.step - 1)
-        yield Epoch(epoch, self.step, means["loss"], rate, slides_per_second)
+        told: list[Any] = [
+            Epoch(epoch, self.step, means["loss"], rate, slides_per_second)
+        ]
         row: dict[str, Any] = {
             "step": self.step,
             "epoch": epoch,
@@ -226,8 +231,8 @@ class Trainer:
             "slides_per_second": round(slides_per_second, 2),
             **means,
         }
-        last = self.step == self.steps
-        if epoch % int(self.settings.validate_epochs or 1) == 0 or last:
+        due = epoch % int(self.settings.validate_epochs or 1) == 0
+        if due or self.step == self.steps:
             seen = self._look()
             if seen is not None:
                 row.update(
@@ -235,10 +240,11 @@ class Trainer:
                     effective_rank=seen.effective_rank,
                     knn="" if seen.knn is None else seen.knn,
                 )
-                yield seen
-                yield from self._judge(seen, means["loss"])
+                told += [seen, *self._judge(seen, means["loss"])]
         if self.processes.first:
             self.run.add_metrics(row)
+        self.sums, self.ended = {}, epoch
+        yield from told
 
     def _look(self) -> Validation | None:
         seen = None
@@ -249,7 +255,7 @@ class Trainer:
         self.processes.wait()
         return seen
 
-    def _judge(self, seen: Validation, loss: float) -> Generator[Any, None, None]:
+    def _judge(self, seen: Validation, loss: float) -> Iterator[Note]:
         """Keep the model if it is the best; say so if it has collapsed."""
         if seen.spread < COLLAPSED_SPREAD and len(self.monitor.chosen) > 1:
             if "collapsed" not in self.said:
@@ -269,7 +275,7 @@ class Trainer:
             self.best_score, self.best_step = score, self.step
             self._save_model(self.run.best)
 
-    def _still_chance(self, loss: float) -> Generator[Any, None, None]:
+    def _still_chance(self, loss: float) -> Iterator[Note]:
         level = self.objective.chance_level(self.plan.batch, self.settings.views.views)
         if level is None or "chance" in self.said:
             return
@@ -331,6 +337,7 @@ class Trainer:
         self.run.save_checkpoint(
             {
                 "step": self.step,
+                "ended": self.ended,
                 "encoder": self.encoder.state_dict(),
                 "objective": self.objective.state_dict(),
                 "optimiser": self.optimiser.state_dict(),
@@ -352,6 +359,7 @@ class Trainer:
             if self.scaler:
                 self.scaler.load_state_dict(saved["scaler"])
             self.step = self.saved_step = saved["step"]
+            self.ended = saved["ended"]
             self.best_score, self.best_step = saved["best"]
             self.sums, self.recent = saved["sums"], saved["recent"]
             self.said = set(saved["said"])

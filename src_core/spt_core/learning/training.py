@@ -46,6 +46,11 @@ def train(
             yield Note(remark)
         learned_from = _training_part(cohort, settings)
         settings = settings.resolved(len(learned_from), on_cpu=device.type == "cpu")
+        if int(settings.batch_size or 1) < processes.world:
+            raise InputError(
+                f"A batch of {settings.batch_size} slides cannot be shared by "
+                f"{processes.world} processes. Start fewer."
+            )
         if not resume and processes.first:
             run.begin(settings)
         trainer = Trainer(settings, cohort, learned_from, device, processes, run)

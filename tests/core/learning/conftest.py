@@ -4,7 +4,7 @@ import pytest
 import torch
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="package")
 def one_thread():
     """Models here are tiny: threads only wait for one another."""
     before = torch.get_num_threads()
