@@ -115,7 +115,7 @@ def bare_reads(path: Path, patch_size: int, threads: int) -> tuple[float, float]
 
 
 def whole_pipeline(
-    paths: list[Path], out: Path, encoder: object, patch_size: int, **options: int
+    paths: list[Path], out: Path, encoder: object, patch_size: int, **options: float
 ) -> tuple[float, float, int]:
     """Wall and CPU seconds a patch from the first slide's start on, and the patches."""
     settings = EncodeSettings(
