@@ -10,7 +10,7 @@ from pathlib import Path
 from _big_slide import big_slide
 from _figures import Figures
 
-PATCH = 64
+PATCH = 128
 # The highest memory of a process of its own, as the system counts it.
 RUN = """
 import json, sys, pathlib
