@@ -1,0 +1,210 @@
+"""``spt predict``: class probabilities for each slide."""
+
+import argparse
+import csv
+import json
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spt_core.commands.console import Console
+from spt_core.errors import InputError
+from spt_core.events import Note
+from spt_core.files import written_whole
+
+if TYPE_CHECKING:
+    from spt_core.insight.predicting import Patient
+    from spt_core.insight.results import Prediction
+    from spt_core.insight.sources import Source
+    from spt_core.learning.model_file import SlideModel
+    from spt_core.tokens import Labels
+
+KEY_FILE = "patients.key"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "For research, not for diagnosis."
+    parser.add_argument("model", metavar="MODEL", type=Path, help="a model file")
+    parser.add_argument(
+        "sources",
+        metavar="SLIDE_OR_FEATURES",
+        nargs="+",
+        type=Path,
+        help="slides, feature files, or folders of them",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="write the results as .json or .csv"
+    )
+    parser.add_argument(
+        "--include-slide-name",
+        action="store_true",
+        help="write slides' names into the file instead of pseudonyms",
+    )
+    add_shared_arguments(parser)
+
+
+def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
+    """What every command that asks a model about a slide takes."""
+    from spt_core.insight.results import UNDECIDED
+
+    parser.add_argument(
+        "--margin",
+        type=float,
+        default=0.1,
+        help=f"closer classes are '{UNDECIDED}' (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--labels",
+        type=Path,
+        metavar="CSV",
+        help="whose column patient tells whether the model was trained on a patient",
+    )
+    parser.add_argument(
+        "--patients-key",
+        type=Path,
+        metavar="FILE",
+        help=f"of the training run (default: {KEY_FILE} beside the model)",
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
+    group = parser.add_argument_group("slides that are not encoded yet")
+    group.add_argument(
+        "--features", type=Path, metavar="FOLDER", help="keep their features here"
+    )
+    group.add_argument(
+        "--encoder-weights", type=Path, metavar="FILE", help="the encoder's weights"
+    )
+    group.add_argument(
+        "--slide-mpp", type=float, help="µm a pixel, for slides that do not say it"
+    )
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    if args.out is not None and args.out.suffix not in (".json", ".csv"):
+        raise InputError(f"--out {args.out.name}: name a .json or a .csv file.")
+    asker = Asker(args)
+    found = []
+    for source in asker.sources:
+        try:
+            prediction = console.follow(asker.ask(source), unit="patch")
+        except InputError as error:
+            if len(asker.sources) == 1:
+                raise
+            console.error(f"{source.name}: {error}")
+            continue
+        found.append(prediction)
+        console.say(f"{source.name}: {prediction.sentence}")
+        console.record({"event": "prediction", **prediction.record(slide=source.name)})
+    if args.out is not None:
+        write_predictions(args.out, found, names=args.include_slide_name)
+    return 0 if len(found) == len(asker.sources) else 1
+
+
+class Asker:
+    """A model, and slides to ask it about; the frame of predict and heatmap."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        from spt_core.devices import choose_device
+        from spt_core.insight.sources import find_sources
+        from spt_core.learning.model_file import load_model
+        from spt_core.tokens import read_labels
+
+        if not 0 <= args.margin <= 1:
+            raise InputError("--margin is a difference of shares: from 0 to 1.")
+        given = args.sources if isinstance(args.sources, list) else [args.sources]
+        self.args = args
+        self.sources: list[Source] = find_sources(given)
+        self.model: SlideModel = load_model(args.model, choose_device(args.device))
+        self.labels: Labels | None = read_labels(args.labels) if args.labels else None
+        self.key = self._key()
+        self._encoder: Any = None
+
+    def ask(self, source: "Source") -> Generator[Any, None, "Prediction"]:
+        """Events, of which none holds arrays, then the prediction."""
+        from spt_core.insight.predicting import predict, read_for
+
+        if source.is_features:
+            yield from []
+            tokens = read_for(self.model, source.path)
+            return predict(
+                self.model,
+                tokens,
+                margin=self.args.margin,
+                patient=self._patient(source.name),
+            )
+        if self.args.features is not None:
+            return (yield from self._encode(source, self.args.features))
+        yield Note("The slide's features are not kept; --features FOLDER keeps them.")
+        with tempfile.TemporaryDirectory(prefix="spt-") as folder:
+            return (yield from self._encode(source, Path(folder)))
+
+    def _encode(
+        self, source: "Source", folder: Path
+    ) -> Generator[Any, None, "Prediction"]:
+        from spt_core.insight.growing import predict_slide, settings_for
+        from spt_core.insight.results import Prediction, Refreshed
+        from spt_core.patches import EncodeSettings, load_encoder
+
+        settings = settings_for(
+            self.model,
+            EncodeSettings(
+                weights=self.args.encoder_weights,
+                slide_mpp=self.args.slide_mpp,
+                device=self.args.device,
+            ),
+        )
+        if self._encoder is None:
+            self._encoder = load_encoder(settings.encoder, settings.weights)
+        events = predict_slide(
+            self.model,
+            source.path,
+            folder,
+            settings,
+            encoder=self._encoder,
+            margin=self.args.margin,
+            patient=self._patient(source.name),
+        )
+        while True:
+            try:
+                event = next(events)
+            except StopIteration as stop:
+                return stop.value
+            yield Refreshed.of(event) if isinstance(event, Prediction) else event
+
+    def _key(self) -> bytes | None:
+        path = self.args.patients_key or self.args.model.with_name(KEY_FILE)
+        if not path.exists():
+            if self.args.patients_key:
+                raise InputError(f"There is no file {path}.")
+            return None
+        try:
+            return bytes.fromhex(path.read_text(encoding="ascii").strip())
+        except ValueError:
+            raise InputError(f"{path} is no key of a training run.") from None
+
+    def _patient(self, name: str) -> "Patient | None":
+        from spt_core.insight.predicting import Patient
+
+        row = self.labels.by_slide.get(name) if self.labels else None
+        if row is None or not row.patient or self.key is None:
+            return None
+        return Patient(row.patient, self.key)
+
+
+def write_predictions(path: Path, found: list["Prediction"], *, names: bool) -> None:
+    """All results in one file, slides under pseudonyms unless names are wanted."""
+    records = [one.record(slide=one.name if names else one.pseudonym) for one in found]
+    with written_whole(path) as temporary:
+        if path.suffix == ".json":
+            text = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
+            temporary.write_text(text, encoding="utf-8")
+            return
+        classes = list(dict.fromkeys(c for r in records for c in r["probabilities"]))
+        plain = ("slide", "verdict", "answer", "number", "seen", "total", "trained_on")
+        with temporary.open("w", newline="", encoding="utf-8") as file:
+            table = csv.writer(file)
+            table.writerow((*plain, *classes, "sentence"))
+            for one in records:
+                shares = [one["probabilities"].get(name) for name in classes]
+                row = [one[name] for name in plain]
+                table.writerow((*row, *shares, one["sentence"]))

@@ -1,0 +1,53 @@
+"""What a model says of a slide, where it looks, and whether to believe it.
+
+Names are loaded when first asked for: result types, maps and exploration are numpy,
+and a window that shows them never loads torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spt_core.insight.class_map import class_map
+    from spt_core.insight.exploring import explore, look_alikes
+    from spt_core.insight.faithfulness import faithfulness, what_if
+    from spt_core.insight.growing import predict_slide
+    from spt_core.insight.maps import CellMap, attention_values, cell_map
+    from spt_core.insight.predicting import predict
+    from spt_core.insight.results import ClassMap, Prediction
+
+_HOMES = {
+    "CellMap": "spt_core.insight.maps",
+    "ClassMap": "spt_core.insight.results",
+    "Prediction": "spt_core.insight.results",
+    "attention_values": "spt_core.insight.maps",
+    "cell_map": "spt_core.insight.maps",
+    "class_map": "spt_core.insight.class_map",
+    "explore": "spt_core.insight.exploring",
+    "faithfulness": "spt_core.insight.faithfulness",
+    "look_alikes": "spt_core.insight.exploring",
+    "predict": "spt_core.insight.predicting",
+    "predict_slide": "spt_core.insight.growing",
+    "what_if": "spt_core.insight.faithfulness",
+}
+
+__all__ = [
+    "CellMap",
+    "ClassMap",
+    "Prediction",
+    "attention_values",
+    "cell_map",
+    "class_map",
+    "explore",
+    "faithfulness",
+    "look_alikes",
+    "predict",
+    "predict_slide",
+    "what_if",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'spt_core.insight' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,124 @@
+"""The class map: what the model says of windows, blended to each patch."""
+
+from collections.abc import Generator, Iterator
+from math import ceil
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spt_core.errors import InputError
+from spt_core.events import Progress
+from spt_core.insight.predicting import _device, probabilities, temperature
+from spt_core.insight.results import ClassMap
+from spt_core.insight.windows import (
+    STRIDE,
+    Rows,
+    WindowSettings,
+    slide_windows,
+    thinned,
+    windows_like_training,
+)
+from spt_core.learning.model_file import SlideModel
+from spt_core.tokens import Tokens
+
+BATCH_TOKENS = 4096
+
+
+def class_map(
+    model: SlideModel,
+    tokens: Tokens,
+    *,
+    stride: int = STRIDE,
+    seed: int = 0,
+    settings: WindowSettings | None = None,
+) -> Generator[Progress, None, ClassMap]:
+    """Class probabilities of every patch; a generator of progress.
+
+    Each patch's are the mean of those of the windows over it, the nearer a window's
+    middle the more it counts.
+    """
+    if not model.classes:
+        raise InputError(
+            "This model names no classes, so there is no class map. Its attention and "
+            "the tissue map need none."
+        )
+    model.refuse_unlike(tokens.facts, tokens.dim)
+    settings = settings or windows_like_training(model.card.get("views", {}), stride)
+    windows = slide_windows(tokens.p, settings)
+    total = np.zeros((len(tokens), len(model.classes)))
+    weight = np.zeros(len(tokens))
+    done = 0
+    for chosen, h in window_embeddings(model, tokens, windows.members, settings, seed):
+        shares = probabilities(model, h)
+        for index, share in zip(chosen, shares, strict=True):
+            rows = windows.members[index]
+            near = _nearness(tokens.p[rows], windows.g_middle[index], settings.side)
+            total[rows] += near[:, None] * share
+            weight[rows] += near
+        done += len(chosen)
+        yield Progress(done, len(windows.members), message="class map")
+    blended = np.full(total.shape, np.nan)
+    np.divide(total, weight[:, None], out=blended, where=weight[:, None] > 0)
+    return ClassMap(
+        tuple(model.classes),
+        blended.astype(np.float32),
+        temperature(model) is not None,
+        settings.side,
+        settings.stride,
+        settings.limit,
+        len(windows.members),
+    )
+
+
+@torch.no_grad()
+def window_embeddings(
+    model: SlideModel,
+    tokens: Tokens,
+    members: list[Rows],
+    settings: WindowSettings,
+    seed: int = 0,
+) -> Iterator[tuple[NDArray[np.intp], torch.Tensor]]:
+    """Window numbers and their embeddings (b, dim), batch by batch."""
+    device = _device(model)
+    rng = np.random.default_rng([seed, 17])
+    rows = [thinned(one, settings.limit, rng) for one in members]
+    lengths = np.array([len(one) for one in rows], int)
+    x = torch.from_numpy(tokens.x)
+    p = torch.from_numpy(tokens.p)
+    # Windows of one length need neither padding nor a mask, and most have the limit.
+    for length in np.unique(lengths)[::-1]:
+        alike = np.flatnonzero(lengths == length)
+        batch = max(1, BATCH_TOKENS // int(length))
+        for start in range(0, len(alike), batch):
+            chosen = alike[start : start + batch]
+            which = torch.from_numpy(np.stack([rows[i] for i in chosen]))
+            h = model.encoder(x[which].to(device).float(), p[which].to(device))
+            yield chosen, h
+
+
+def mean_window_embedding(
+    model: SlideModel, tokens: Tokens, *, seed: int = 0
+) -> NDArray[np.float32]:
+    """The mean embedding (dim,) of windows laid side by side over a slide."""
+    views: dict[str, Any] = model.card.get("views", {})
+    like = windows_like_training(views)
+    side = WindowSettings(like.side, like.side, like.limit, 1)
+    windows = slide_windows(tokens.p, side)
+    total: NDArray[np.float64] = np.zeros(int(model.encoder.dim))  # type: ignore[arg-type]
+    count = 0
+    for chosen, h in window_embeddings(model, tokens, windows.members, side, seed):
+        # A window counts as the tokens that it stands for.
+        sizes = np.array([len(windows.members[i]) for i in chosen], np.float64)
+        total += (h.double().cpu().numpy() * sizes[:, None]).sum(axis=0)
+        count += int(sizes.sum())
+    return (total / max(count, 1)).astype(np.float32)
+
+
+def _nearness(
+    p: NDArray[np.integer], g_middle: NDArray[np.float64], side: int
+) -> NDArray[np.float64]:
+    """From 1 in a window's middle down to nearly 0 at its edge."""
+    off = np.abs(p - g_middle) / ceil(side / 2 + 0.5)
+    return np.clip(1 - off, 0.01, 1).prod(axis=1)

@@ -1,0 +1,215 @@
+"""A slide without a model: kinds of tissue, what stands out, what looks alike.
+
+Numpy alone, on the patch tokens of any encoder.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+KINDS = 6
+MOST_KINDS = 12
+MOST_FITTED = 8000
+AXES = 32
+ROUNDS = 40
+OUTLIER = 3.5  # robust standard deviations
+
+# Twelve colours that stay apart for colour-blind eyes as well as twelve can.
+PALETTE = np.array(
+    [
+        (68, 119, 170), (204, 187, 68), (170, 51, 119), (34, 136, 51),
+        (238, 102, 119), (102, 204, 238), (153, 85, 27), (119, 119, 119),
+        (102, 37, 160), (238, 153, 51), (0, 153, 136), (160, 190, 120),
+    ],
+    np.uint8,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """Kinds of tissue by which slides of one encoder are mapped alike.
+
+    Hand the kinds of one slide on to the next, and the same tissue keeps its colour.
+
+    Attributes
+    ----------
+    centres : (k, d)
+    colours : (k,)
+        Rows of :data:`PALETTE`, each used once.
+    """
+
+    centres: NDArray[np.float32]
+    colours: NDArray[np.int64]
+
+    @property
+    def rgb(self) -> NDArray[np.uint8]:
+        return PALETTE[self.colours]
+
+
+@dataclass(frozen=True, eq=False)
+class TissueMap:
+    """What a slide is made of.
+
+    Attributes
+    ----------
+    labels : (n,)
+        The kind of each patch: a row of ``kinds``.
+    outlier_score : (n,)
+        How far a patch is from its kind, in robust standard deviations of the kind.
+    """
+
+    labels: NDArray[np.int64]
+    kinds: Kinds
+    outlier_score: NDArray[np.float64]
+
+    @property
+    def outliers(self) -> NDArray[np.int64]:
+        """Rows of patches that are like no others, the strangest first."""
+        rows = np.flatnonzero(self.outlier_score > OUTLIER)
+        return rows[np.argsort(-self.outlier_score[rows], kind="stable")]
+
+
+def explore(
+    x: NDArray[np.floating],
+    *,
+    kinds: int = KINDS,
+    known: Kinds | None = None,
+    seed: int = 0,
+) -> TissueMap:
+    """Map a slide's tokens (n, d) to kinds of tissue.
+
+    Parameters
+    ----------
+    known
+        Kinds of an earlier slide: each of this slide's takes the colour of the known
+        kind that it is most like.
+    """
+    if not 1 <= kinds <= MOST_KINDS:
+        raise ValueError(f"kinds is {kinds}, not 1 to {MOST_KINDS}")
+    x = np.asarray(x, np.float32)
+    if len(x) == 0:
+        none = Kinds(np.zeros((0, x.shape[1]), np.float32), np.zeros(0, np.int64))
+        return TissueMap(np.zeros(0, np.int64), none, np.zeros(0))
+    rng = np.random.default_rng([seed, 29])
+    few = x[np.sort(rng.permutation(len(x))[:MOST_FITTED])]
+    mean = few.mean(axis=0)
+    axes = _main_axes(few - mean)
+    flat = (x - mean) @ axes.T
+    centres = _k_means((few - mean) @ axes.T, min(kinds, len(few)), rng)
+    labels = _nearest(flat, centres)
+    used, labels = np.unique(labels, return_inverse=True)
+    centres = centres[used]
+    found = np.stack([x[labels == k].mean(axis=0) for k in range(len(used))])
+    far = np.sqrt(np.square(flat - centres[labels]).sum(axis=1))
+    score = np.zeros(len(x))
+    for kind in range(len(used)):
+        own = labels == kind
+        middle = np.median(far[own])
+        spread = 1.4826 * np.median(np.abs(far[own] - middle))
+        score[own] = (far[own] - middle) / max(spread, 1e-6 + 0.05 * middle)
+    return TissueMap(labels, Kinds(found, _colours(found, known)), score)
+
+
+def look_alikes(
+    x: NDArray[np.floating], rows: NDArray[np.integer], count: int | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Patches most like the given ones, the likest first, and how like (-1 to 1).
+
+    Cosine similarity to their mean, counted from the slide's own mean, because tokens
+    of one slide have much in common. The asked patches themselves are left out.
+    """
+    similarity = similarities(x, rows)
+    order = np.argsort(-similarity, kind="stable")
+    order = order[~np.isin(order, rows)][:count]
+    return order, similarity[order]
+
+
+def similarities(
+    x: NDArray[np.floating], rows: NDArray[np.integer]
+) -> NDArray[np.float64]:
+    """How like (-1 to 1) every patch is to the given ones, (n,)."""
+    x = np.asarray(x, np.float32)
+    centred = x - x.mean(axis=0)
+    asked = centred[rows].mean(axis=0)
+    length = np.linalg.norm(centred, axis=1) * np.linalg.norm(asked)
+    return ((centred @ asked) / np.maximum(length, 1e-12)).astype(np.float64)
+
+
+def _main_axes(centred: NDArray[np.float32]) -> NDArray[np.float32]:
+    """At most 32 directions in which the tokens differ most, (k, d)."""
+    covariance = centred.T @ centred
+    values, vectors = np.linalg.eigh(covariance.astype(np.float64))
+    keep = min(AXES, max(1, int((values > values[-1] * 1e-6).sum())))
+    return vectors[:, ::-1][:, :keep].T.astype(np.float32)
+
+
+def _k_means(
+    x: NDArray[np.float32], k: int, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Lloyd's rounds from k-means++ starts."""
+    centres = x[rng.integers(len(x))][None]
+    while len(centres) < k:
+        far = np.square(x[:, None] - centres[None]).sum(-1).min(axis=1).astype(float)
+        if far.sum() <= 0:
+            break
+        centres = np.concatenate(
+            [centres, x[rng.choice(len(x), p=far / far.sum())][None]]
+        )
+    for _ in range(ROUNDS):
+        labels = _nearest(x, centres)
+        moved = np.stack(
+            [
+                x[labels == i].mean(axis=0) if (labels == i).any() else centre
+                for i, centre in enumerate(centres)
+            ]
+        )
+        if np.allclose(moved, centres):
+            break
+        centres = moved
+    return centres
+
+
+def _nearest(x: NDArray[np.float32], centres: NDArray[np.float32]) -> NDArray[np.int64]:
+    scores = x @ centres.T - np.square(centres).sum(axis=1) / 2
+    return scores.argmax(axis=1)
+
+
+def _colours(centres: NDArray[np.float32], known: Kinds | None) -> NDArray[np.int64]:
+    """A colour for each kind: that of the like known kind, else by its own direction.
+
+    A fixed direction stands for each colour, so that even without known kinds the same
+    tissue tends to the same colour.
+    """
+    colours = np.full(len(centres), -1, np.int64)
+    free = list(range(MOST_KINDS))
+    if known is not None and len(known.centres):
+        for mine, theirs in _pairs(_unlikeness(centres, known.centres)):
+            colours[mine] = known.colours[theirs]
+            free.remove(int(colours[mine]))
+    left = np.flatnonzero(colours < 0)
+    if len(left):
+        rng = np.random.default_rng(31)
+        anchors = rng.normal(size=(MOST_KINDS, centres.shape[1]))[free]
+        for mine, anchor in _pairs(_unlikeness(centres[left], anchors)):
+            colours[left[mine]] = free[anchor]
+    return colours
+
+
+def _unlikeness(
+    a: NDArray[np.floating], b: NDArray[np.floating]
+) -> NDArray[np.float64]:
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    return np.square(a).sum(1)[:, None] + np.square(b).sum(1)[None] - 2 * a @ b.T
+
+
+def _pairs(cost: NDArray[np.float64]) -> list[tuple[int, int]]:
+    """Pairs of rows and columns, the likest first; each is used once."""
+    pairs = []
+    cost = cost.copy()
+    for _ in range(min(cost.shape)):
+        row, col = np.unravel_index(int(cost.argmin()), cost.shape)
+        pairs.append((int(row), int(col)))
+        cost[row, :] = np.inf
+        cost[:, col] = np.inf
+    return pairs

@@ -1,0 +1,182 @@
+"""Does it matter what is attended? Remove patches and see what the class becomes."""
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spt_core.errors import InputError
+from spt_core.events import Progress
+from spt_core.insight.maps import attention_values
+from spt_core.insight.predicting import MARGIN, predict
+from spt_core.insight.results import Prediction
+from spt_core.learning.model_file import SlideModel
+from spt_core.tokens import Tokens
+
+REMOVED = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+# Enough to see a curve; a larger slide is thinned evenly to so many patches.
+MOST_PATCHES = 4096
+REPEATS = 3
+MATTERS = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Faithfulness:
+    """The class's probability as patches are taken away.
+
+    Attributes
+    ----------
+    removed : (k,)
+        Shares of the patches that were removed.
+    most_first, random, least_first : (k,)
+        The probability when the most attended, any, or the least attended go first.
+    area
+        Mean of ``random - most_first`` over the removed share: above 0, what is
+        attended matters more than what is not.
+    """
+
+    class_name: str
+    removed: NDArray[np.float64]
+    most_first: NDArray[np.float64]
+    random: NDArray[np.float64]
+    least_first: NDArray[np.float64]
+    patches: int
+    thinned: bool
+
+    @property
+    def area(self) -> float:
+        gap = self.random - self.most_first
+        between = (gap[1:] + gap[:-1]) / 2 * np.diff(self.removed)
+        return float(between.sum() / self.removed[-1])
+
+    @property
+    def sentence(self) -> str:
+        what = f"the probability of {self.class_name}"
+        if self.area > MATTERS:
+            said = f"removing the most attended patches first lowers {what} sooner than"
+            verdict = "The attention matters"
+        elif self.area < -MATTERS:
+            said = f"removing the most attended patches first keeps {what} longer than"
+            verdict = "The attention misleads"
+        else:
+            said = (
+                f"removing the most attended patches first changes {what} no more than"
+            )
+            verdict = "The attention does not explain the answer"
+        thinned = ""
+        if self.thinned:
+            thinned = f" (on {self.patches} evenly chosen patches)"
+        return (
+            f"{verdict}: {said} removing random ones, by {self.area:+.2f} on "
+            f"average{thinned}."
+        )
+
+
+def faithfulness(
+    model: SlideModel,
+    tokens: Tokens,
+    *,
+    class_name: str | None = None,
+    seed: int = 0,
+) -> Generator[Progress, None, Faithfulness]:
+    """Check whether what the model attends to is what it decides by.
+
+    Parameters
+    ----------
+    class_name
+        Whose probability to follow; the most likely class if not given.
+    """
+    if not model.classes:
+        raise InputError("This model names no classes: there is nothing to follow.")
+    if len(tokens) == 0:
+        raise InputError("An empty slide has no patches to remove.")
+    count = len(tokens)
+    if count > MOST_PATCHES:
+        tokens = tokens.take(
+            np.linspace(0, count - 1, MOST_PATCHES).round().astype(int)
+        )
+    whole = predict(model, tokens)
+    if class_name is None:
+        class_name = model.classes[whole.top or 0]
+    elif class_name not in model.classes:
+        raise InputError(
+            f"There is no class {class_name!r}; there are {', '.join(model.classes)}."
+        )
+    which = model.classes.index(class_name)
+    n = len(tokens)
+    looked_at = np.argsort(-attention_values(whole.attention), kind="stable")
+    rng = np.random.default_rng([seed, 23])
+    orders = [looked_at, looked_at[::-1], *(rng.permutation(n) for _ in range(REPEATS))]
+    curves = np.empty((len(orders), len(REMOVED)))
+    for row, order in enumerate(orders):
+        for col, share in enumerate(REMOVED):
+            gone = min(round(share * n), n - 1)
+            left = tokens.take(np.sort(order[gone:])) if gone else tokens
+            shares = whole.probabilities if gone == 0 else _shares(model, left)
+            curves[row, col] = shares[which]  # type: ignore[index]
+        yield Progress(row + 1, len(orders), message="removing patches")
+    return Faithfulness(
+        class_name,
+        np.array(REMOVED),
+        curves[0],
+        curves[2:].mean(axis=0),
+        curves[1],
+        n,
+        n < count,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class WhatIf:
+    """A prediction with and without some of the patches."""
+
+    before: Prediction
+    after: Prediction
+    removed: int
+
+    @property
+    def sentence(self) -> str:
+        if self.after.probabilities is None or self.before.probabilities is None:
+            return f"Without these {self.removed} patches: {self.after.sentence}"
+        top = self.before.top or 0
+        name = self.before.classes[top]
+        return (
+            f"Without these {self.removed} of {self.before.seen} patches {name} goes "
+            f"from {self.before.probabilities[top]:.2f} to "
+            f"{self.after.probabilities[top]:.2f}. {self.after.sentence}"
+        )
+
+
+def what_if(
+    model: SlideModel,
+    tokens: Tokens,
+    without: NDArray[np.bool_],
+    *,
+    margin: float = MARGIN,
+) -> WhatIf:
+    """The prediction without the patches that are True in ``without`` (n,)."""
+    before = predict(model, tokens, margin=margin)
+    left = tokens.take(np.flatnonzero(~without))
+    # The rest is asked about as a slide of its own, not as a part of one to come.
+    after = replace(predict(model, left, margin=margin), total=len(left))
+    return WhatIf(before, after, int(np.count_nonzero(without)))
+
+
+def patches_within(
+    l0_polygon: NDArray[np.floating], tokens: Tokens
+) -> NDArray[np.bool_]:
+    """Which patches (n,) have their middle within a polygon of level-0 (x, y)."""
+    size = np.asarray(tokens.facts.l0_patch_xy or (1, 1), float)
+    x, y = (tokens.xy + size / 2).T
+    inside = np.zeros(len(tokens), bool)
+    ends = np.roll(l0_polygon, -1, axis=0)
+    for (x0, y0), (x1, y1) in zip(l0_polygon, ends, strict=True):
+        crosses = (y0 > y) != (y1 > y)
+        if y0 != y1:
+            inside ^= crosses & (x < (x1 - x0) * (y - y0) / (y1 - y0) + x0)
+    return inside
+
+
+def _shares(model: SlideModel, tokens: Tokens) -> NDArray[np.float64] | None:
+    return predict(model, tokens).probabilities

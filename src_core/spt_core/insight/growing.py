@@ -1,0 +1,161 @@
+"""A prediction that grows while the slide is still being encoded.
+
+A slide model learns from masked and cropped views, so a part of a slide is a fair
+question to it; patches are encoded from coarse to fine, so any part is a fair sample.
+"""
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spt_core.errors import InputError
+from spt_core.insight.predicting import MARGIN, Patient, predict, read_for
+from spt_core.insight.results import Prediction
+from spt_core.learning.model_file import SlideModel
+from spt_core.patches import (
+    EncodeSettings,
+    PartialTokens,
+    PatchEncoder,
+    SlideStarted,
+    encode_slide,
+)
+from spt_core.slides import open_slide, slide_name
+from spt_core.slides.grid import lay_grid
+from spt_core.slides.tissue import find_tissue
+from spt_core.tokens import TokenFacts, Tokens
+
+FIRST, FEWEST = 128, 16
+# The first prediction comes after this share of a small slide's patches.
+FIRST_SHARE = 0.04
+
+
+def moments(total: int) -> Iterator[int]:
+    """Token counts at which to look: doubling, the first early on small slides too."""
+    count = max(FEWEST, min(FIRST, round(total * FIRST_SHARE)))
+    while count < total:
+        yield count
+        count *= 2
+
+
+def settings_for(
+    model: SlideModel, settings: EncodeSettings | None = None
+) -> EncodeSettings:
+    """How slides must be encoded for a model."""
+    stated = model.card["tokens"]
+    if not stated.get("encoder"):
+        raise InputError(
+            "The model's card names no patch encoder: encode the slide yourself and "
+            "give its features."
+        )
+    return replace(
+        settings or EncodeSettings(),
+        encoder=stated["encoder"],
+        patch_size=stated.get("patch_size"),
+        target_mpp=stated.get("mpp"),
+        stain=stated.get("stain") or "none",
+    )
+
+
+def predict_slide(
+    model: SlideModel,
+    path: str | Path,
+    features: str | Path,
+    settings: EncodeSettings | None = None,
+    *,
+    encoder: PatchEncoder | None = None,
+    l0_from: tuple[float, float] | None = None,
+    margin: float = MARGIN,
+    patient: Patient | None = None,
+) -> Generator[Any, None, Prediction]:
+    """Encode a slide and predict all the while.
+
+    Yields the events of encoding, with a ``Prediction`` at 128, 256, 512 ... patches
+    (sooner on a small slide) in place of the tokens. Closing the generator keeps what
+    is encoded; the same call goes on from there.
+
+    Parameters
+    ----------
+    features
+        The folder that keeps the slide's features.
+
+    Returns
+    -------
+    The prediction of the whole slide, as ``predict`` gives it from the feature file.
+    """
+    settings = settings_for(model, settings)
+    parts: list[Tokens] = []
+    ask = {"margin": margin, "patient": patient}
+    seen, total = 0, 0
+    left: Iterator[int] = iter(())
+    next_look: int | None = None
+    events = encode_slide(path, features, settings, encoder=encoder, l0_from=l0_from)
+    try:
+        with closing(events):
+            while True:
+                try:
+                    event = next(events)
+                except StopIteration as stop:
+                    result = stop.value
+                    break
+                if isinstance(event, SlideStarted):
+                    total = event.total
+                    left = moments(total)
+                    next_look = next(left, None)
+                if not isinstance(event, PartialTokens):
+                    yield event
+                    continue
+                parts.append(event.tokens)
+                seen += len(event.tokens)
+                if next_look is not None and seen >= next_look:
+                    parts = [joined(parts)]
+                    yield predict(model, parts[0], total=total, **ask)  # type: ignore[arg-type]
+                    while next_look is not None and next_look <= seen:
+                        next_look = next(left, None)
+    except InputError:
+        if not has_no_tissue(path, settings):
+            raise
+        return predict(model, no_tokens(model, path))
+    tokens = read_for(model, result.path)
+    return predict(model, tokens, **ask)  # type: ignore[arg-type]
+
+
+def joined(parts: list[Tokens]) -> Tokens:
+    """Tokens of one slide that came in several parts."""
+    if len(parts) == 1:
+        return parts[0]
+    return replace(
+        parts[0],
+        x=np.concatenate([part.x for part in parts]),
+        p=np.concatenate([part.p for part in parts]),
+        xy=np.concatenate([part.xy for part in parts]),
+    )
+
+
+def has_no_tissue(path: str | Path, settings: EncodeSettings) -> bool:
+    """Whether a slide that cannot be encoded is simply empty."""
+    try:
+        slide = open_slide(path, settings.slide_mpp)
+        grid = lay_grid(
+            slide,
+            find_tissue(slide),
+            patch_size=settings.patch_size or 1,
+            target_mpp=settings.target_mpp or 1.0,
+            min_tissue=settings.min_tissue,
+            allow_upsampling=settings.allow_upsampling,
+        )
+    except (InputError, OSError):
+        return False
+    return len(grid) == 0
+
+
+def no_tokens(model: SlideModel, path: str | Path) -> Tokens:
+    """The tokens of an empty slide."""
+    nothing = np.zeros((0, 2), np.int64)
+    dim = model.card["tokens"]["dim"]
+    slide = open_slide(path)
+    facts = TokenFacts(name=slide_name(path), slide_fingerprint=slide.fingerprint)
+    return Tokens(np.zeros((0, dim), np.float32), nothing, nothing, facts)

@@ -1,0 +1,231 @@
+"""One pass from tokens to prediction, embedding and attention.
+
+The command, the window, the class map and the evaluation all come through here, so
+that the heatmap's prediction is the evaluation's.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spt_core.insight import results
+from spt_core.insight.calibration import softmax
+from spt_core.insight.results import Likeness, Prediction
+from spt_core.learning.model_file import SlideModel
+from spt_core.learning.statistics import QUANTILES, distance
+from spt_core.tokens import Tokens, read_tokens
+
+# Two classes closer than this are not told apart.
+MARGIN = 0.1
+# A model that learned from fewer slides does not know how unlike its own can be, and
+# fewer patches do not show what a slide is like.
+FEWEST_SLIDES = 8
+FEWEST_PATCHES = 32
+
+
+@dataclass(frozen=True)
+class Patient:
+    """Whose slide it is, and the key under which a run keeps its patients."""
+
+    name: str
+    key: bytes
+
+
+def read_for(
+    model: SlideModel, path: str | Path, *, dtype: type | None = None
+) -> Tokens:
+    """Read a feature file that fits a model, in the stored precision.
+
+    What the file does not say (encoder, pixel size) is taken to be the model's.
+    """
+    tokens = read_tokens(path, dtype=dtype)
+    model.refuse_unlike(tokens.facts, tokens.dim)
+    return tokens
+
+
+@torch.no_grad()
+def predict(
+    model: SlideModel,
+    tokens: Tokens,
+    *,
+    total: int | None = None,
+    margin: float = MARGIN,
+    patient: Patient | None = None,
+) -> Prediction:
+    """What the model says of a slide's tokens.
+
+    Parameters
+    ----------
+    total
+        Patches of the whole slide, where ``tokens`` are a part of it.
+    margin
+        The least distance between the two likeliest classes for an answer.
+    """
+    model.refuse_unlike(tokens.facts, tokens.dim)
+    n = len(tokens)
+    fingerprint = fingerprint_of(tokens)
+    trained_on, remarks = _known(model, fingerprint, patient)
+    if n == 0:
+        return _empty(model, tokens, total or 0, fingerprint)
+    x, p = torch.from_numpy(tokens.x), torch.from_numpy(tokens.p)
+    device = _device(model)
+    attended = model.encoder.attend(x.to(device), p.to(device))  # type: ignore[operator]
+    h, attention = attended
+    likeness, doubts = _likeness(model, tokens, h)
+    remarks += doubts + _unknown(model, tokens)
+    shares = None
+    if model.classes:
+        shares = probabilities(model, h[None])[0]
+    verdict, answer = _decide(model.classes, shares, likeness, margin)
+    if attended.groups > 1:
+        remarks.append(f"Attended in {attended.groups} evenly interleaved groups.")
+    return Prediction(
+        facts=tokens.facts,
+        p=tokens.p,
+        xy=tokens.xy,
+        classes=tuple(model.classes),
+        probabilities=shares,
+        calibrated=temperature(model) is not None,
+        embedding=h.float().cpu().numpy(),
+        attention=attention.float().cpu().numpy(),
+        seen=n,
+        total=max(n, total or n),
+        verdict=verdict,
+        answer=answer,
+        likeness=likeness,
+        groups=attended.groups,
+        trained_on=trained_on,
+        remarks=tuple(remarks),
+        fingerprint=fingerprint,
+    )
+
+
+def temperature(model: SlideModel) -> float | None:
+    """The model's calibration, where it has one."""
+    found = model.card.get("calibration") or {}
+    value = found.get("temperature")
+    return float(value) if value else None
+
+
+@torch.no_grad()
+def logits(model: SlideModel, h: torch.Tensor) -> NDArray[np.float64]:
+    """Class scores (..., classes) of embeddings, before any temperature."""
+    return model.logits(h).double().cpu().numpy()
+
+
+def probabilities(model: SlideModel, h: torch.Tensor) -> NDArray[np.float64]:
+    """Class shares (..., classes), calibrated where the model is."""
+    return softmax(logits(model, h), temperature(model) or 1.0)
+
+
+def fingerprint_of(tokens: Tokens) -> str:
+    """By which a model file knows a slide: of its pixels, else of its tokens.
+
+    The tokens must be in their stored precision, as ``read_for`` gives them.
+    """
+    if tokens.facts.slide_fingerprint:
+        return tokens.facts.slide_fingerprint
+    digest = hashlib.sha256(np.ascontiguousarray(tokens.p, np.int32).tobytes())
+    if len(tokens):
+        ends = np.unique([0, len(tokens) - 1])
+        digest.update(np.ascontiguousarray(tokens.x[ends]).tobytes())
+    return f"tokens:{digest.hexdigest()}"
+
+
+def _known(
+    model: SlideModel, fingerprint: str, patient: Patient | None
+) -> tuple[bool, list[str]]:
+    if model.trained_on_slide(fingerprint):
+        return True, ["This model was trained on this very slide."]
+    if patient is not None and model.trained_on_patient(patient.name, patient.key):
+        return True, ["This model was trained on another slide of this patient."]
+    return False, []
+
+
+def _unknown(model: SlideModel, tokens: Tokens) -> list[str]:
+    """What the tokens do not say, and is believed."""
+    return [
+        f"The features do not state their {word}; it is taken to be {ours}."
+        for word, name in (("encoder", "encoder"), ("pixel size", "mpp"))
+        if getattr(tokens.facts, name) is None
+        and (ours := model.card["tokens"].get(name)) is not None
+    ]
+
+
+def _likeness(
+    model: SlideModel, tokens: Tokens, h: torch.Tensor
+) -> tuple[Likeness | None, list[str]]:
+    if "mean_token_quantiles" not in model.statistics:
+        return None, ["Its card does not say what its training slides were like."]
+    slides = model.card["training"]["slides"]
+    if slides < FEWEST_SLIDES:
+        return None, [f"Learned from {slides} slides: too few to notice an unlike one."]
+    if len(tokens) < FEWEST_PATCHES:
+        return None, [
+            f"{len(tokens)} patches are too few to tell whether the slide is unlike "
+            "those of the training."
+        ]
+    mean = tokens.x.mean(axis=0, dtype=np.float64)
+    looked_at = {"mean_token": torch.from_numpy(mean), "embedding": h}
+    distances, limits = {}, {}
+    for name, value in looked_at.items():
+        home = model.statistics[f"{name}_centre"].device
+        distances[name] = float(distance(model.statistics, name, value.to(home)))
+        limits[name] = _limit(model.statistics[f"{name}_quantiles"])
+    return Likeness(distances, limits), []
+
+
+def _limit(quantiles: torch.Tensor) -> float:
+    """Beyond all training slides, and by as much again as they differ among them.
+
+    The distances of the training slides are those of slides left out, so a new slide
+    of the same kind lies among them; the largest few are few, hence the room.
+    """
+    known = dict(zip(QUANTILES, quantiles.tolist(), strict=True))
+    return known[1.0] + max(known[0.95] - known[0.5], 0.25 * known[0.5])
+
+
+def _decide(
+    classes: list[str],
+    shares: NDArray[np.float64] | None,
+    likeness: Likeness | None,
+    margin: float,
+) -> tuple[str, str | None]:
+    if likeness is not None and likeness.is_unlike:
+        return results.UNLIKE, None
+    if shares is None:
+        return results.NO_CLASSES, None
+    order = np.sort(shares)[::-1]
+    if len(order) > 1 and order[0] - order[1] < margin:
+        return results.UNDECIDED, None
+    return results.ANSWERED, classes[int(shares.argmax())]
+
+
+def _empty(
+    model: SlideModel, tokens: Tokens, total: int, fingerprint: str
+) -> Prediction:
+    return Prediction(
+        facts=tokens.facts,
+        p=tokens.p,
+        xy=tokens.xy,
+        classes=tuple(model.classes),
+        probabilities=None,
+        calibrated=False,
+        embedding=np.full(int(model.encoder.dim), np.nan, np.float32),  # type: ignore[arg-type]
+        attention=np.zeros((model.encoder.heads, 0), np.float32),  # type: ignore[arg-type]
+        seen=0,
+        total=total,
+        verdict=results.EMPTY,
+        fingerprint=fingerprint,
+    )
+
+
+def _device(model: SlideModel) -> torch.device:
+    for module in (model.encoder, model.classifier):
+        for weight in module.parameters() if module is not None else ():
+            return weight.device
+    return torch.device("cpu")

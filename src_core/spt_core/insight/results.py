@@ -1,0 +1,221 @@
+"""What insight gives: plain arrays and sentences, without torch."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spt_core.tokens.tokens import TokenFacts
+
+EMPTY = "empty"
+UNLIKE = "unlike"
+UNDECIDED = "undecided"
+ANSWERED = "answered"
+NO_CLASSES = "no classes"
+
+NOT_FOR_DIAGNOSIS = "For research, not for diagnosis."
+UNLIKE_SENTENCE = "Unlike the slides this model learned from."
+CALIBRATED = "calibrated probability"
+UNCALIBRATED = "uncalibrated score"
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How far a slide lies from the training slides, in their own spread.
+
+    Attributes
+    ----------
+    distances, limits
+        By what was looked at: ``mean_token`` (scanner, stain, organ) and ``embedding``
+        (arrangement). Above its limit a slide is unlike.
+    """
+
+    distances: Mapping[str, float]
+    limits: Mapping[str, float]
+
+    @property
+    def is_unlike(self) -> bool:
+        return any(self.distances[name] > self.limits[name] for name in self.limits)
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What a model says of one slide, or of the part of it that it has seen.
+
+    Attributes
+    ----------
+    p, xy : (n, 2)
+        Grid (row, col) and level-0 (x, y) of the patches that were seen.
+    probabilities : (classes,) or None without classes
+    calibrated
+        Whether they are calibrated probabilities; else they are scores.
+    embedding : (dim,)
+    attention : (heads, n)
+        Softmax weights of the CLS token over itself and all patches, its own left out.
+    seen, total
+        Patches seen, of the patches of the slide.
+    verdict
+        ``empty``, ``unlike``, ``undecided``, ``answered`` or ``no classes``.
+    answer
+        The class, where the verdict allows one.
+    groups
+        More than 1 where the slide was too long to be attended in one pass.
+    trained_on
+        Whether the model's card knows this slide or its patient from training.
+    """
+
+    facts: TokenFacts
+    p: NDArray[np.int64]
+    xy: NDArray[np.int64]
+    classes: tuple[str, ...]
+    probabilities: NDArray[np.float64] | None
+    calibrated: bool
+    embedding: NDArray[np.float32]
+    attention: NDArray[np.float32]
+    seen: int
+    total: int
+    verdict: str
+    answer: str | None = None
+    likeness: Likeness | None = None
+    groups: int = 1
+    trained_on: bool = False
+    remarks: tuple[str, ...] = field(default=())
+    fingerprint: str = ""
+
+    def __len__(self) -> int:
+        return len(self.p)
+
+    @property
+    def name(self) -> str:
+        return self.facts.name
+
+    @property
+    def pseudonym(self) -> str:
+        """What exports call the slide: the same for the same pixels, and no name."""
+        return pseudonym(self.fingerprint)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.seen >= self.total
+
+    @property
+    def kind_of_number(self) -> str:
+        return CALIBRATED if self.calibrated else UNCALIBRATED
+
+    @property
+    def top(self) -> int | None:
+        """The number of the most likely class, whatever the verdict."""
+        return None if self.probabilities is None else int(self.probabilities.argmax())
+
+    @property
+    def sentence(self) -> str:
+        """The answer in words, what to doubt first."""
+        if self.verdict == EMPTY:
+            return "No tissue: this slide has no patch to look at."
+        words = []
+        if self.verdict == UNLIKE:
+            words.append(UNLIKE_SENTENCE)
+        if self.probabilities is None or self.top is None:
+            words.append("This model names no classes.")
+        else:
+            best = self.classes[self.top]
+            share = f"{self.probabilities[self.top]:.2f}, {self.kind_of_number}"
+            if self.verdict == UNDECIDED:
+                words.append(f"Undecided; the most likely is {best} ({share}).")
+            elif self.verdict == UNLIKE:
+                words.append(f"It would say {best} ({share}), which may mean nothing.")
+            else:
+                words.append(f"{best} ({share}).")
+        if not self.is_whole:
+            words.append(f"Seen so far: {self.seen} of {self.total} patches.")
+        return " ".join((*words, *self.remarks))
+
+    def record(self, *, slide: str) -> dict[str, Any]:
+        """The result as plain data; ``slide`` is what to call it."""
+        shares = {} if self.probabilities is None else self._shares()
+        return {
+            "slide": slide,
+            "verdict": self.verdict,
+            "answer": self.answer,
+            "probabilities": shares,
+            "number": self.kind_of_number if shares else None,
+            "seen": self.seen,
+            "total": self.total,
+            "trained_on": self.trained_on,
+            "distances": dict(self.likeness.distances) if self.likeness else {},
+            "limits": dict(self.likeness.limits) if self.likeness else {},
+            "sentence": self.sentence,
+        }
+
+    def _shares(self) -> dict[str, float]:
+        if self.probabilities is None:
+            return {}
+        pairs = zip(self.classes, self.probabilities.tolist(), strict=True)
+        return {name: round(share, 6) for name, share in pairs}
+
+
+@dataclass(frozen=True, eq=False)
+class ClassMap:
+    """Class probabilities of each patch from windows around it.
+
+    Attributes
+    ----------
+    probabilities : (n, classes)
+        NaN where a patch has too few neighbours to say: "unsure".
+    side, stride
+        Of the windows, in grid cells.
+    limit
+        The most tokens of a window that were looked at.
+    """
+
+    classes: tuple[str, ...]
+    probabilities: NDArray[np.float32]
+    calibrated: bool
+    side: int
+    stride: int
+    limit: int
+    windows: int
+
+    @property
+    def unsure(self) -> NDArray[np.bool_]:
+        return np.isnan(self.probabilities[:, 0])
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """The number of each patch's most likely class, -1 where unsure, (n,)."""
+        filled = np.nan_to_num(self.probabilities, nan=-1.0)
+        return np.where(self.unsure, -1, filled.argmax(axis=1))
+
+    def name_of(self, label: int) -> str:
+        return "unsure" if label < 0 else self.classes[label]
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """A prediction at one moment, as plain data for a log or a pipe."""
+
+    slide: str
+    seen: int
+    total: int
+    verdict: str
+    answer: str | None
+    probabilities: Mapping[str, float]
+
+    @classmethod
+    def of(cls, prediction: Prediction) -> "Refreshed":
+        return cls(
+            prediction.name,
+            prediction.seen,
+            prediction.total,
+            prediction.verdict,
+            prediction.answer,
+            prediction._shares(),
+        )
+
+
+def pseudonym(fingerprint: str) -> str:
+    """A name for a slide that says nothing of whose it is."""
+    return "slide-" + hashlib.sha256(fingerprint.encode()).hexdigest()[:10]

@@ -1,0 +1,49 @@
+"""What a command was given: slides to encode first, or their features."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from spt_core.errors import InputError
+from spt_core.slides.names import is_slide_name, slide_name
+from spt_core.tokens import layout
+
+
+@dataclass(frozen=True)
+class Source:
+    """One slide or one feature file."""
+
+    path: Path
+
+    @property
+    def is_features(self) -> bool:
+        return self.path.name.endswith(layout.ENDING)
+
+    @property
+    def name(self) -> str:
+        if self.is_features:
+            return self.path.name.removesuffix(layout.ENDING)
+        return slide_name(self.path)
+
+
+def find_sources(paths: Iterable[str | Path]) -> list[Source]:
+    """Slides and feature files among files and folders, in order."""
+    # Here, because it is beside the encoders that a window does not load.
+    from spt_core.patches.folder import find_slides
+
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if not path.exists():
+            raise InputError(f"There is no file or folder {path}.")
+        if path.is_dir():
+            features = sorted(
+                one for one in path.glob(f"*{layout.ENDING}") if one.name[0] != "."
+            )
+            found += features or find_slides([path])
+        elif path.name.endswith(layout.ENDING) or is_slide_name(path):
+            found.append(path)
+        else:
+            raise InputError(
+                f"{path.name} is neither a slide nor a feature file (*{layout.ENDING})."
+            )
+    return [Source(path) for path in dict.fromkeys(found)]
