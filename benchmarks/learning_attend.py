@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import torch
-from _alternately import alternately
+from _alternately import add_clock, alternately, choose_clock
 from _figures import Figures
 
 from spt_core.learning.aggregators import build_encoder
@@ -56,11 +56,15 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
+    add_clock(parser)
     args = parser.parse_args()
     if args.child:
         child(args.preset, args.child)
         return
-    figures = Figures("learning_attend", seed=0, threads=torch.get_num_threads())
+    clock = choose_clock(args.clock)
+    figures = Figures(
+        "learning_attend", seed=0, threads=torch.get_num_threads(), clock=args.clock
+    )
     encoder = build_encoder(args.preset, 512).eval()
     a, b = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE)
     memory = {}
@@ -74,7 +78,10 @@ def main() -> None:
                 a @ b
 
         whole, _, ratio = alternately(
-            lambda x=x, p=p: encoder.attend(x, p), rate, repeats=args.repeats
+            lambda x=x, p=p: encoder.attend(x, p),
+            rate,
+            repeats=args.repeats,
+            clock=clock,
         )
         share = needed / (times * 2 * SIDE**3)
         figures.add(f"attend at {n} tokens", whole, "s")

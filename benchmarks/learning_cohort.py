@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 
 import torch
-from _alternately import alternately
+from _alternately import add_clock, alternately, choose_clock
 from _figures import Figures
 from _made_up_cohort import write_sparse_cohort
 
@@ -50,11 +50,11 @@ def child(folder: str, out: str) -> None:
     print(json.dumps({"first_step": first, "peak_mib": peak_mib()}))
 
 
-def steps_of(folder: Path):
+def steps_of(folder: Path, clock):
     """A function that makes and computes a few batches of a cohort on disk."""
-    start = time.perf_counter()
+    start = clock()
     cohort = open_cohort(folder, in_memory_bytes=0)
-    opened = time.perf_counter() - start
+    opened = clock() - start
     from spt_core.learning.aggregators import build_encoder
     from spt_core.learning.objectives import build_objective
     from spt_core.learning.processes import Processes
@@ -74,18 +74,22 @@ def main() -> None:
     parser.add_argument("--slides", type=int, default=10_000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    add_clock(parser)
     args = parser.parse_args()
     if args.child:
         child(*args.child)
         return
-    figures = Figures("learning_cohort", seed=0, slides=args.slides)
+    clock = choose_clock(args.clock)
+    figures = Figures("learning_cohort", seed=0, clock=args.clock)
     with tempfile.TemporaryDirectory() as made:
         few = write_sparse_cohort(Path(made) / "few", 100)
         many = write_sparse_cohort(Path(made) / "many", args.slides)
-        opened, of_many = steps_of(many)
+        opened, of_many = steps_of(many, clock)
         figures.add(f"opening {args.slides} slides", opened, "s", goal="< 30")
-        _, of_few = steps_of(few)
-        slow, quick, ratio = alternately(of_many, of_few, repeats=args.repeats)
+        _, of_few = steps_of(few, clock)
+        slow, quick, ratio = alternately(
+            of_many, of_few, repeats=args.repeats, clock=clock
+        )
         figures.add(f"step with {args.slides} slides", slow / STEPS, "s")
         figures.add("step with 100 slides", quick / STEPS, "s")
         figures.add("many / few", ratio, "x", goal="<= 1.2")

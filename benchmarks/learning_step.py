@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from _alternately import alternately
+from _alternately import add_clock, alternately, choose_clock
 from _figures import Figures
 from _made_up_cohort import write_sparse_cohort
 
@@ -23,7 +23,7 @@ from spt_core.learning.views import ViewSettings
 CPU = torch.device("cpu")
 
 
-def measure(figures: Figures, folder: Path, preset: str, batch: int, repeats: int):
+def measure(figures, folder: Path, preset: str, batch: int, repeats: int, clock):
     cohort = open_cohort(folder)
     torch.manual_seed(0)
     encoder = build_encoder(preset, cohort.dim)
@@ -55,7 +55,7 @@ def measure(figures: Figures, folder: Path, preset: str, batch: int, repeats: in
             torch.nn.utils.get_total_norm([w.grad for w in weights])
             optimiser.step()
 
-        whole, alone, ratio = alternately(step, bare, repeats=repeats)
+        whole, alone, ratio = alternately(step, bare, repeats=repeats, clock=clock)
     figures.add(f"{preset} at batch {batch}, step", whole, "s")
     figures.add(f"{preset} at batch {batch}, bare", alone, "s")
     figures.add(f"{preset} at batch {batch}, step / bare", ratio, "x", goal="<= 1.15")
@@ -71,13 +71,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", choices=("small", "paper"))
+    add_clock(parser)
     args = parser.parse_args()
-    figures = Figures("learning_step", seed=0, threads=torch.get_num_threads())
+    clock = choose_clock(args.clock)
+    figures = Figures(
+        "learning_step", seed=0, threads=torch.get_num_threads(), clock=args.clock
+    )
     with tempfile.TemporaryDirectory() as made:
         folder = write_sparse_cohort(Path(made) / "features", 300)
         for preset, batch in (("small", 256), ("paper", 64)):
             if args.only in (None, preset):
-                measure(figures, folder, preset, batch, args.repeats)
+                measure(figures, folder, preset, batch, args.repeats, clock)
     figures.save()
 
 
