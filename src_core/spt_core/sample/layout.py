@@ -136,7 +136,7 @@ def _fill(
     side = min(shape)
     total = int(tissue.sum())
     deep = fractal(shape, rng, max(side / 7, 14), 4, 0.45)
-    tumour_share = rng.uniform(0.09, 0.21)
+    tumour_share = rng.uniform(0.07, 0.16)
     rest = rng.dirichlet([3.6, 1.1, 0.5, 0.22, 0.4, 1.0]) * (1 - tumour_share)
     share = dict(
         zip(
