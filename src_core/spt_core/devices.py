@@ -154,19 +154,22 @@ def usual_lanes(device: torch.device) -> tuple[int, int]:
 
 
 @contextmanager
-def torch_threads(device: torch.device, count: int) -> Iterator[None]:
-    """Let torch use ``count`` threads an operation on a CPU, and put it back after."""
+def threads_kept(device: torch.device) -> Iterator[None]:
+    """Put torch's number of threads back after threads started here have changed it.
+
+    The calling thread's own number stays as it is all the while.
+    """
     before = torch.get_num_threads()
-    use_threads(device, count)
     try:
         yield
     finally:
-        use_threads(device, before)
+        if device.type == "cpu":
+            torch.set_num_threads(before)
 
 
 def use_threads(device: torch.device, count: int) -> None:
-    """Set torch's threads for the calling thread and those it starts."""
-    if device.type == "cpu" and torch.get_num_threads() != count:
+    """Set how many threads torch uses for what the calling thread does."""
+    if device.type == "cpu":
         torch.set_num_threads(count)
 
 

@@ -7,6 +7,7 @@ from PIL import Image, ImageDraw, ImageFilter
 from scipy import ndimage
 
 from spt_core import open_slide
+from spt_core.sample import truth_paths, write_sample_cohort, write_sample_slide
 from spt_core.slides.overview import Overview, read_overview
 from spt_core.slides.tissue import find_tissue, tissue_mask
 from tests.made_slides import SHARED, write_tiff
@@ -220,3 +221,30 @@ def test_the_overview_is_the_slide_reduced(tmp_path):
     expected = np.asarray(Image.fromarray(rgb).resize(shape, Image.Resampling.BOX))
     difference = np.abs(overview.rgb.astype(int) - expected)
     assert difference.mean() < 8
+
+
+def against_truth(path):
+    with Image.open(truth_paths(path)[0]) as picture:
+        truth = np.asarray(picture) > 0
+    mask = find_tissue(open_slide(path)).mask
+    picture = Image.fromarray(truth).resize(mask.shape[::-1], Image.Resampling.NEAREST)
+    return iou(mask, np.asarray(picture))
+
+
+@pytest.mark.parametrize("seed", [2])
+def test_sample_slides_have_their_tissue_found(seed, tmp_path):
+    path = tmp_path / "s.tif"
+    kind = ["glandular", "small-cell", "large-cell"][seed % 3]
+    for _ in write_sample_slide(path, kind=kind, size=4096, seed=seed, workers=1):
+        pass
+    assert against_truth(path) > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_cohort_of_sample_slides_has_its_tissue_found(tmp_path):
+    for _ in write_sample_cohort(tmp_path / "c", slides=9, size=6144, seed=5):
+        pass
+    found = {path.name: against_truth(path) for path in tmp_path.glob("c/*.tif")}
+    assert len(found) == 9
+    assert min(found.values()) > 0.9, found

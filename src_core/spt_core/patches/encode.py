@@ -125,12 +125,13 @@ def encode_slides(
                 yield event
     finally:
         # Also when the generator is closed: what is encoded is kept.
-        for left in pipeline.close():
+        encoded, untaken = pipeline.close()
+        for left in encoded:
             with suppress(OSError):
                 _keep(left)
-        work.close()
-        for job in running:
+        for job in (*running, *untaken):
             job.partial.close()
+        work.close()
     return results
 
 

@@ -79,7 +79,7 @@ class Pipeline:
         """
         work: list[Callable[[], None]] = [lambda: self._prepare(iter(slides))]
         work += [self._read] * self.readers + [self._encode] * self.lanes
-        with devices.torch_threads(self.device, self.threads):
+        with devices.threads_kept(self.device):
             for target in work:
                 thread = Thread(target=self._guarded, args=(target,), daemon=True)
                 thread.start()
@@ -87,19 +87,25 @@ class Pipeline:
             while (result := self._next_result()) is not None:
                 yield result
 
-    def close(self) -> list[Encoded]:
-        """Stop within one batch; give back what was encoded and not yet taken."""
+    def close(self) -> tuple[list[Encoded], list[SlideJob]]:
+        """Stop within one batch.
+
+        Returns
+        -------
+        What was encoded and not yet taken, and the slides that nobody has taken.
+        """
         with self._lock:
             self._stopped = True
             self._lock.notify_all()
         for thread in self._threads:
             thread.join()
-        left = [one for one in self._results if isinstance(one, Encoded)]
-        for job in self._prepared:
-            job.partial.close()
+        encoded = [one for one in self._results if isinstance(one, Encoded)]
+        jobs = [one for one in self._results if isinstance(one, SlideJob)]
+        jobs += self._prepared
         self._results.clear()
+        self._prepared.clear()
         self._free.clear()
-        return left
+        return encoded, jobs
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

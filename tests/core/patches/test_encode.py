@@ -139,6 +139,37 @@ def test_threads_and_batches_change_nothing(slide_path, tmp_path, settings, enco
     assert threading.active_count() < 10
 
 
+def test_torch_keeps_its_threads_for_others(slide_path, tmp_path, settings):
+    before = torch.get_num_threads()
+    alone = dataclasses.replace(settings, lanes=2, threads=1)
+    for event in encode_slide(slide_path, tmp_path, alone):
+        assert torch.get_num_threads() == before
+        if isinstance(event, Progress):
+            break
+    assert torch.get_num_threads() == before
+    found = []
+    thread = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert found == [before]
+
+
+def test_closing_at_any_moment_leaves_no_lock(tmp_path, settings):
+    """Between two slides as well: every log can be opened again at once."""
+    paths = [make_slide(tmp_path / f"s{i}.tif", 900, 800, seed=i) for i in range(3)]
+    tasks = slide_tasks(paths, tmp_path / "f")
+    for moment in (0, 1, 2, 4, 7):
+        events = encode_slides(tasks, dataclasses.replace(settings, batch_size=8))
+        for i, _ in enumerate(events):
+            if i == moment:
+                break
+        events.close()
+    _, results = run_through(encode_slides(tasks, settings))
+    assert {r.status for r in results} <= {"done", "skipped"}
+    names = sorted(p.name for p in (tmp_path / "f").iterdir())
+    assert names == ["s0.h5", "s1.h5", "s2.h5"]
+
+
 def test_from_here_outwards(slide_path, tmp_path, settings):
     few = dataclasses.replace(settings, batch_size=16)
     events = encode_slide(slide_path, tmp_path, few, l0_from=(700, 1100))
