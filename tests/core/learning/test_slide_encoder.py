@@ -159,6 +159,22 @@ def test_many_tokens_are_joined_from_interleaved_groups():
         assert (seen.attention.sum(1) < 1).all()
 
 
+def test_two_groups_of_10_000_against_the_exact_pass_at_20_000():
+    torch.manual_seed(2)
+    made = SlideEncoder(24, dim=16, depth=2, heads=2).eval()
+    n, side = 20_000, 142
+    p = torch.stack([torch.arange(n) // side, torch.arange(n) % side], dim=1)
+    # neighbours are alike, as tissue is: a wave over the slide, and noise
+    x = torch.sin(p.float() @ torch.randn(2, 24) / 20) + 0.3 * torch.randn(n, 24)
+    exact, joined = made.attend(x, p), made.attend(x, p, group=10_000)
+    assert (exact.groups, joined.groups) == (1, 2)
+    cosine = torch.cosine_similarity(exact.h, joined.h, dim=0)
+    assert cosine > 0.999
+    for one, other in zip(exact.attention, joined.attention, strict=True):
+        assert np.corrcoef(one, other)[0, 1] > 0.99
+        torch.testing.assert_close(one.sum(), other.sum(), atol=1e-3, rtol=1e-3)
+
+
 def test_groups_weigh_by_their_log_sum_exp():
     """With one layer tokens do not see one another, so the join has a formula.
 
