@@ -12,7 +12,8 @@ KINDS = 6
 MOST_KINDS = 12
 MOST_FITTED = 8000
 AXES = 32
-ROUNDS = 40
+ROUNDS, RESTARTS = 40, 4
+NEIGHBOUR, MOST_NEIGHBOURS, CHUNK = 5, 2000, 4096
 OUTLIER = 3.5  # robust standard deviations
 
 # Twelve colours that stay apart for colour-blind eyes as well as twelve can.
@@ -56,7 +57,7 @@ class TissueMap:
     labels : (n,)
         The kind of each patch: a row of ``kinds``.
     outlier_score : (n,)
-        How far a patch is from its kind, in robust standard deviations of the kind.
+        How far a patch is from its nearest others, in robust standard deviations.
     """
 
     labels: NDArray[np.int64]
@@ -96,18 +97,12 @@ def explore(
     mean = few.mean(axis=0)
     axes = _main_axes(few - mean)
     flat = (x - mean) @ axes.T
-    centres = _k_means((few - mean) @ axes.T, min(kinds, len(few)), rng)
+    starts = None if known is None else (known.centres - mean) @ axes.T
+    centres = _k_means((few - mean) @ axes.T, min(kinds, len(few)), rng, starts)
     labels = _nearest(flat, centres)
     used, labels = np.unique(labels, return_inverse=True)
-    centres = centres[used]
     found = np.stack([x[labels == k].mean(axis=0) for k in range(len(used))])
-    far = np.sqrt(np.square(flat - centres[labels]).sum(axis=1))
-    score = np.zeros(len(x))
-    for kind in range(len(used)):
-        own = labels == kind
-        middle = np.median(far[own])
-        spread = 1.4826 * np.median(np.abs(far[own] - middle))
-        score[own] = (far[own] - middle) / max(spread, 1e-6 + 0.05 * middle)
+    score = _strangeness(flat, (few - mean) @ axes.T)
     return TissueMap(labels, Kinds(found, _colours(found, known)), score)
 
 
@@ -145,17 +140,34 @@ def _main_axes(centred: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _k_means(
+    x: NDArray[np.float32],
+    k: int,
+    rng: np.random.Generator,
+    starts: NDArray[np.float32] | None = None,
+) -> NDArray[np.float32]:
+    """The best of Lloyd's rounds from k-means++ starts and from the given ones."""
+    found = []
+    given = [starts] if starts is not None and len(starts) == k else []
+    for start in [*given, *(_spread_out(x, k, rng) for _ in range(RESTARTS))]:
+        centres = _lloyd(x, start)
+        far = np.square(x - centres[_nearest(x, centres)]).sum()
+        found.append((float(far), centres))
+    return min(found, key=lambda pair: pair[0])[1]
+
+
+def _spread_out(
     x: NDArray[np.float32], k: int, rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Lloyd's rounds from k-means++ starts."""
     centres = x[rng.integers(len(x))][None]
-    while len(centres) < k:
-        far = np.square(x[:, None] - centres[None]).sum(-1).min(axis=1).astype(float)
-        if far.sum() <= 0:
-            break
-        centres = np.concatenate(
-            [centres, x[rng.choice(len(x), p=far / far.sum())][None]]
-        )
+    far = np.square(x - centres[0]).sum(axis=1, dtype=np.float64)
+    while len(centres) < k and far.sum() > 0:
+        chosen = x[rng.choice(len(x), p=far / far.sum())]
+        centres = np.concatenate([centres, chosen[None]])
+        far = np.minimum(far, np.square(x - chosen).sum(axis=1, dtype=np.float64))
+    return centres
+
+
+def _lloyd(x: NDArray[np.float32], centres: NDArray[np.float32]) -> NDArray[np.float32]:
     for _ in range(ROUNDS):
         labels = _nearest(x, centres)
         moved = np.stack(
@@ -168,6 +180,22 @@ def _k_means(
             break
         centres = moved
     return centres
+
+
+def _strangeness(
+    x: NDArray[np.float32], among: NDArray[np.float32]
+) -> NDArray[np.float64]:
+    """How far patches are from their nearest others, in robust standard deviations."""
+    among = among[:: max(1, len(among) // MOST_NEIGHBOURS)]
+    rank = min(NEIGHBOUR, len(among) - 1)
+    far = np.empty(len(x))
+    for start in range(0, len(x), CHUNK):
+        part = _unlikeness(x[start : start + CHUNK], among)
+        far[start : start + CHUNK] = np.partition(part, rank, axis=1)[:, rank]
+    far = np.sqrt(np.maximum(far, 0))
+    middle = np.median(far)
+    spread = 1.4826 * np.median(np.abs(far - middle))
+    return (far - middle) / max(spread, 0.05 * middle, 1e-6)
 
 
 def _nearest(x: NDArray[np.float32], centres: NDArray[np.float32]) -> NDArray[np.int64]:

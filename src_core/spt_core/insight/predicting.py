@@ -175,18 +175,21 @@ def _likeness(
     for name, value in looked_at.items():
         home = model.statistics[f"{name}_centre"].device
         distances[name] = float(distance(model.statistics, name, value.to(home)))
-        limits[name] = _limit(model.statistics[f"{name}_quantiles"])
+        limits[name] = _limit(name, model.statistics[f"{name}_quantiles"])
     return Likeness(distances, limits), []
 
 
-def _limit(quantiles: torch.Tensor) -> float:
-    """Beyond all training slides, and by as much again as they differ among them.
+def _limit(which: str, quantiles: torch.Tensor) -> float:
+    """Beyond all training slides, with room.
 
-    The distances of the training slides are those of slides left out, so a new slide
-    of the same kind lies among them; the largest few are few, hence the room.
+    Their distances are those of slides left out of the cloud, so the mean token of a
+    new slide of the same kind lies among them; the largest few are few, hence a
+    quarter more. The model was fitted to their embeddings, which therefore lie closer
+    together than those of new slides: twice as far is still alike.
     """
+    room = {"mean_token": 1.25, "embedding": 2.0}[which]
     known = dict(zip(QUANTILES, quantiles.tolist(), strict=True))
-    return known[1.0] + max(known[0.95] - known[0.5], 0.25 * known[0.5])
+    return room * known[1.0] + max(known[0.95] - known[0.5], 0.0)
 
 
 def _decide(
