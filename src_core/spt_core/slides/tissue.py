@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from spt_core.slides.overview import Overview, read_overview
+from spt_core.slides.overview import Overview, brightest, read_overview
 from spt_core.slides.slide import Slide
 
 Mask = NDArray[np.bool_]
@@ -110,7 +110,7 @@ def tissue_mask(overview: Overview) -> Mask:
     scanned = readable & ~overview.padding
     if not scanned.any():
         return scanned
-    bright = rgb.max(axis=-1)
+    bright = brightest(rgb)
     if np.percentile(bright[readable], 75) < _DARK:
         return _tidy(_on_dark(bright, readable, um_pixel), um_pixel) & readable
     found = _on_glass(rgb, scanned, um_pixel)
@@ -128,7 +128,7 @@ def _on_glass(rgb: NDArray[np.uint8], scanned: Mask, um_pixel: float) -> Mask | 
     # Channels first, (3, h, w): numpy then works on whole planes.
     table = -np.log((np.arange(256, dtype=np.float32) + 1) / 256)
     od = table[np.moveaxis(rgb, -1, 0)]
-    rough = _roughness(od.mean(axis=0), scanned)
+    rough = _roughness(_darkness(od), scanned)
     glass = _find_glass(od, rough, scanned)
     if glass.sum() < _LEAST_GLASS * scanned.sum():
         return None
@@ -137,7 +137,7 @@ def _on_glass(rgb: NDArray[np.uint8], scanned: Mask, um_pixel: float) -> Mask | 
 
     od -= _around(od, glass, _UM_GLASS_DRIFT / um_pixel)
     od = np.stack([_blur(plane, 0.7) for plane in od])
-    darkness, colour = od.mean(axis=0), od.max(axis=0) - od.min(axis=0)
+    darkness, colour = _darkness(od), _colour(od)
     stain = np.maximum(darkness, colour)
     faint = max(_FAINT, 4 * float(np.median(np.abs(stain[glass]))))
 
@@ -147,6 +147,18 @@ def _on_glass(rgb: NDArray[np.uint8], scanned: Mask, um_pixel: float) -> Mask | 
         tissue &= ~_grey(darkness, colour, tissue)
         tissue &= ~_pen(od, darkness, tissue)
     return tissue
+
+
+def _darkness(od: Floats) -> Floats:
+    red, green, blue = od
+    return (red + green + blue) / 3
+
+
+def _colour(od: Floats) -> Floats:
+    """How far apart the channels are: stains have colour, shadows have none."""
+    red, green, blue = od
+    most = np.maximum(np.maximum(red, green), blue)
+    return most - np.minimum(np.minimum(red, green), blue)
 
 
 def _roughness(darkness: Floats, scanned: Mask) -> Floats:
@@ -159,9 +171,9 @@ def _roughness(darkness: Floats, scanned: Mask) -> Floats:
 
 def _find_glass(od: Floats, rough: Floats, scanned: Mask) -> Mask:
     """Find what is surely glass: smooth, bright, and as bright as most of that."""
-    darkness = od.mean(axis=0)
+    darkness = _darkness(od)
     smooth = scanned & (rough < _ROUGHEST_GLASS) & (darkness < _DARKEST_GLASS)
-    smooth &= od.max(axis=0) - od.min(axis=0) < _MOST_COLOURED_GLASS
+    smooth &= _colour(od) < _MOST_COLOURED_GLASS
     if not smooth.any():
         return smooth
     # The smoothest that is not exactly flat (a scanner's fill) shows the noise.
