@@ -122,6 +122,18 @@ def test_white_that_the_scanner_cut_off_is_glass():
     assert iou(found, truth) > 0.93
 
 
+def test_black_padding_makes_no_dark_slide():
+    truth = np.zeros((SIDE, SIDE), bool)
+    truth[:300, :300] = blob(300, seed=21)
+    rgb = np.clip(stained(truth, WHITE), 0, 255).astype(np.uint8)
+    padding = np.ones_like(truth)
+    padding[:300, :300] = False
+    rgb[padding] = 0
+    nothing = np.zeros_like(truth)
+    found = tissue_mask(Overview(rgb, padding, nothing, (1.0, 1.0), 8.0))
+    assert iou(found, truth) > 0.9
+
+
 def test_without_colour_structure_decides():
     truth = blob(seed=11)
     rgb = stained(truth, WHITE).mean(axis=-1, keepdims=True).repeat(3, axis=-1)

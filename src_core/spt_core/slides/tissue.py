@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from spt_core.slides.overview import Overview, brightest, read_overview
+from spt_core.slides.overview import Overview, brightest, darkest, read_overview
 from spt_core.slides.slide import Slide
 
 Mask = NDArray[np.bool_]
@@ -111,7 +111,11 @@ def tissue_mask(overview: Overview) -> Mask:
     if not scanned.any():
         return scanned
     bright = brightest(rgb)
-    if np.percentile(bright[readable], 75) < _DARK:
+    # Much black padding makes no dark slide: what was scanned there is not dark.
+    if (
+        np.percentile(bright[readable], 75) < _DARK
+        and np.percentile(darkest(rgb)[scanned], 75) < 1.5 * _DARK
+    ):
         return _tidy(_on_dark(bright, readable, um_pixel), um_pixel) & readable
     found = _on_glass(rgb, scanned, um_pixel)
     if found is None and overview.padding.any():
