@@ -23,6 +23,7 @@ COMMANDS = {
     "encode": "turn slides into features, one file a slide",
     "train": "learn a slide model from a folder of features",
     "predict": "class probabilities for each slide",
+    "heatmap": "attention and class map as GeoJSON, OME-TIFF, PNG or a report",
 }
 
 FAILED = 1

@@ -12,6 +12,7 @@ from spt_core.commands.console import Console
 from spt_core.errors import InputError
 from spt_core.events import Note
 from spt_core.files import written_whole
+from spt_core.tokens import layout
 
 if TYPE_CHECKING:
     from spt_core.insight.predicting import Patient
@@ -82,19 +83,22 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     if args.out is not None and args.out.suffix not in (".json", ".csv"):
         raise InputError(f"--out {args.out.name}: name a .json or a .csv file.")
-    asker = Asker(args)
     found = []
-    for source in asker.sources:
-        try:
-            prediction = console.follow(asker.ask(source), unit="patch")
-        except InputError as error:
-            if len(asker.sources) == 1:
-                raise
-            console.error(f"{source.name}: {error}")
-            continue
-        found.append(prediction)
-        console.say(f"{source.name}: {prediction.sentence}")
-        console.record({"event": "prediction", **prediction.record(slide=source.name)})
+    with Asker(args) as asker:
+        for source in asker.sources:
+            try:
+                prediction = console.follow(asker.ask(source), unit="patch")
+            except InputError as error:
+                if len(asker.sources) == 1:
+                    raise
+                console.error(f"{source.name}: {error}")
+                continue
+            finally:
+                asker.forget(source)
+            found.append(prediction)
+            console.say(f"{source.name}: {prediction.sentence}")
+            record = prediction.record(slide=source.name)
+            console.record({"event": "prediction", **record})
     if args.out is not None:
         write_predictions(args.out, found, names=args.include_slide_name)
     return 0 if len(found) == len(asker.sources) else 1
@@ -118,6 +122,14 @@ class Asker:
         self.labels: Labels | None = read_labels(args.labels) if args.labels else None
         self.key = self._key()
         self._encoder: Any = None
+        self._temporary: tempfile.TemporaryDirectory | None = None
+
+    def __enter__(self) -> "Asker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     def ask(self, source: "Source") -> Generator[Any, None, "Prediction"]:
         """Events, of which none holds arrays, then the prediction."""
@@ -132,11 +144,25 @@ class Asker:
                 margin=self.args.margin,
                 patient=self._patient(source.name),
             )
-        if self.args.features is not None:
-            return (yield from self._encode(source, self.args.features))
-        yield Note("The slide's features are not kept; --features FOLDER keeps them.")
-        with tempfile.TemporaryDirectory(prefix="spt-") as folder:
-            return (yield from self._encode(source, Path(folder)))
+        if self.args.features is None and self._temporary is None:
+            yield Note("Slides' features are not kept; --features FOLDER keeps them.")
+        return (yield from self._encode(source, self.features_of(source).parent))
+
+    def features_of(self, source: "Source") -> Path:
+        """The feature file of a source that was asked about."""
+        if source.is_features:
+            return source.path
+        folder = self.args.features
+        if folder is None:
+            if self._temporary is None:
+                self._temporary = tempfile.TemporaryDirectory(prefix="spt-")
+            folder = Path(self._temporary.name)
+        return folder / f"{source.name}{layout.ENDING}"
+
+    def forget(self, source: "Source") -> None:
+        """Drop features that nobody asked to keep."""
+        if self._temporary is not None and not source.is_features:
+            self.features_of(source).unlink(missing_ok=True)
 
     def _encode(
         self, source: "Source", folder: Path
