@@ -1,0 +1,219 @@
+"""``spt heatmap``: attention and class map as GeoJSON, OME-TIFF, PNG or a report."""
+
+import argparse
+import hashlib
+import shlex
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spt_core.commands.console import Console
+from spt_core.commands.predict import Asker, add_shared_arguments
+from spt_core.errors import InputError
+
+if TYPE_CHECKING:
+    from spt_core.insight.faithfulness import Faithfulness
+    from spt_core.insight.geometry import Geometry
+    from spt_core.insight.results import ClassMap, Prediction
+    from spt_core.slides import Slide
+
+FORMATS = {
+    ".geojson": "geojson",
+    ".ome.tif": "ome",
+    ".ome.tiff": "ome",
+    ".png": "png",
+    ".html": "html",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "The ending of FILE chooses the format: .geojson (QuPath), .ome.tif, .png, or "
+        ".html for a report. For research, not for diagnosis."
+    )
+    parser.add_argument("model", metavar="MODEL", type=Path, help="a model file")
+    parser.add_argument(
+        "sources",
+        metavar="SLIDE_OR_FEATURES",
+        type=Path,
+        help="a slide or its features",
+    )
+    parser.add_argument(
+        "--out", type=Path, nargs="+", required=True, metavar="FILE", help="to write"
+    )
+    parser.add_argument(
+        "--slide",
+        type=Path,
+        help="the slide of the features, for pictures of its tissue",
+    )
+    parser.add_argument(
+        "--show",
+        choices=("attention", "classes"),
+        default="attention",
+        help="in a PNG (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--stride",
+        type=int,
+        default=4,
+        help="of the class map's windows, in patches (default: %(default)s)",
+    )
+    parser.add_argument("--no-class-map", action="store_true", help="attention alone")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="add to a report whether the attention matters (takes a while)",
+    )
+    parser.add_argument(
+        "--include-slide-name",
+        action="store_true",
+        help="call the slide by its name instead of a pseudonym",
+    )
+    add_shared_arguments(parser)
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    formats = [_format(path) for path in args.out]
+    if args.stride < 1:
+        raise InputError("--stride is at least 1.")
+    with Asker(args) as asker:
+        if len(asker.sources) != 1:
+            raise InputError(
+                f"{args.sources} holds {len(asker.sources)} slides; name one of them."
+            )
+        heatmap = Heatmap(asker, args)
+        console.follow(heatmap.events(), unit="patch")
+        console.say(f"{asker.sources[0].name}: {heatmap.prediction.sentence}")
+        for path, name in zip(args.out, formats, strict=True):
+            heatmap.write(path, name)
+            console.say(f"Written: {path}")
+    console.record({"event": "done", "files": [str(path) for path in args.out]})
+    return 0
+
+
+class Heatmap:
+    """All that is known of one slide, ready to be written in any format."""
+
+    prediction: "Prediction"
+
+    def __init__(self, asker: Asker, args: argparse.Namespace) -> None:
+        self.asker, self.args = asker, args
+        self.classes: ClassMap | None = None
+        self.check: Faithfulness | None = None
+        self.slide: Slide | None = None
+
+    def events(self) -> Generator[Any, None, None]:
+        from spt_core.insight.class_map import class_map
+        from spt_core.insight.faithfulness import faithfulness
+        from spt_core.insight.predicting import read_for
+        from spt_core.slides import open_slide
+
+        (source,) = self.asker.sources
+        self.prediction = yield from self.asker.ask(source)
+        path = self.args.slide or (None if source.is_features else source.path)
+        if path is not None:
+            self.slide = open_slide(path, self.args.slide_mpp)
+            self._refuse_another_slide(path)
+        model = self.asker.model
+        if len(self.prediction) == 0 or not model.classes:
+            return
+        tokens = read_for(model, self.asker.features_of(source))
+        if not self.args.no_class_map:
+            work = class_map(model, tokens, stride=self.args.stride)
+            with closing(work):
+                self.classes = yield from work
+        if self.args.check:
+            self.check = yield from faithfulness(model, tokens)
+
+    @property
+    def called(self) -> str:
+        if self.args.include_slide_name:
+            return self.prediction.name
+        return self.prediction.pseudonym
+
+    @property
+    def geometry(self) -> "Geometry":
+        from spt_core.insight.geometry import Geometry
+
+        return Geometry.of(self.prediction.facts, self.slide)
+
+    def write(self, path: Path, name: str) -> None:
+        from spt_core.insight import geojson, ome_tiff, overlay
+        from spt_core.insight.picture import tissue_picture
+
+        found, geometry = self.prediction, self.geometry
+        if name == "geojson":
+            geojson.write_geojson(path, found, self.classes, geometry)
+        elif name == "ome":
+            ome_tiff.write_ome_tiff(
+                path, found, self.classes, geometry, name=self.called
+            )
+        elif name == "png":
+            overlay.refuse_empty(found)
+            picture = tissue_picture(found, self.slide)
+            if self.args.show == "attention":
+                image = overlay.attention_overlay(found, picture, geometry)
+            elif self.classes is None:
+                raise InputError("There is no class map to show: the model has none.")
+            else:
+                image = overlay.class_overlay(found, self.classes, picture, geometry)
+            overlay.write_png(path, image)
+        else:
+            self._write_report(path)
+
+    def _write_report(self, path: Path) -> None:
+        from spt_core.insight.report import ReportParts, write_report
+
+        content = self.args.model.read_bytes()
+        write_report(
+            path,
+            ReportParts(
+                prediction=self.prediction,
+                geometry=self.geometry,
+                called=self.called,
+                card=self.asker.model.card,
+                model_name=self.args.model.name,
+                model_sha256=hashlib.sha256(content).hexdigest(),
+                command=self._command(),
+                slide=self.slide,
+                classes=self.classes,
+                faithfulness=self.check,
+            ),
+        )
+
+    def _command(self) -> str:
+        """The same again; slide and report under names that say nothing of whose."""
+        args = self.args
+        (source,) = self.asker.sources
+        ending = "".join(source.path.suffixes[-1:])
+        words = ["spt", "heatmap", args.model.name, self.called + ending]
+        words += ["--out", "report.html", "--margin", f"{args.margin:g}"]
+        words += ["--stride", str(args.stride)]
+        for option, given in (
+            ("--no-class-map", args.no_class_map),
+            ("--check", args.check),
+            ("--include-slide-name", args.include_slide_name),
+        ):
+            words += [option] if given else []
+        if args.slide is not None:
+            words += ["--slide", self.called + args.slide.suffix]
+        if args.slide_mpp is not None:
+            words += ["--slide-mpp", f"{args.slide_mpp:g}"]
+        return shlex.join(words)
+
+    def _refuse_another_slide(self, path: Path) -> None:
+        stated = self.prediction.facts.slide_fingerprint
+        if stated and self.slide is not None and self.slide.fingerprint != stated:
+            raise InputError(
+                f"{path.name} is not the slide that these features were made from."
+            )
+
+
+def _format(path: Path) -> str:
+    for ending, name in FORMATS.items():
+        if path.name.lower().endswith(ending):
+            return name
+    raise InputError(
+        f"--out {path.name}: its ending must be one of {', '.join(FORMATS)}."
+    )

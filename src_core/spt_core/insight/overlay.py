@@ -1,0 +1,156 @@
+"""A map over the tissue as a picture with its legend and a scale bar."""
+
+from math import floor, log10
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from spt_core.errors import InputError
+from spt_core.files import written_whole
+from spt_core.insight.colours import class_colour, heat
+from spt_core.insight.geometry import Geometry
+from spt_core.insight.maps import MEAN, attention_values, cell_map
+from spt_core.insight.picture import Picture
+from spt_core.insight.results import NOT_FOR_DIAGNOSIS, ClassMap, Prediction
+
+OPACITY = 0.55
+BAR_WIDTH, MARGIN, FOOT, LEGEND = 22, 16, 64, 210
+INK, PAPER = (30, 30, 30), (255, 255, 255)
+
+
+def attention_overlay(
+    prediction: Prediction,
+    picture: Picture,
+    geometry: Geometry,
+    *,
+    head: int = MEAN,
+    opacity: float = OPACITY,
+) -> Image.Image:
+    """Attention in percentiles over the tissue; the legend says times average too."""
+    ranks = attention_values(prediction.attention, head=head, unit="percentile")
+    drawn = cell_map(ranks, prediction.p, prediction.xy, prediction.facts)
+    values = picture.spread(drawn)
+    rgb = _blend(picture.rgb, heat(values / 100), np.isfinite(values), opacity)
+    image = _framed(rgb, picture, geometry)
+    times = attention_values(prediction.attention, head=head, unit="times average")
+    which = "mean of heads" if head == MEAN else f"head {head + 1}"
+    _colour_bar(image, rgb.shape, times, f"Attention ({which})")
+    return image
+
+
+def class_overlay(
+    prediction: Prediction,
+    classes: ClassMap,
+    picture: Picture,
+    geometry: Geometry,
+    *,
+    opacity: float = OPACITY,
+) -> Image.Image:
+    """The likeliest class of each patch over the tissue; grey where unsure."""
+    labels = classes.labels
+    numbers = labels.astype(np.float64)
+    drawn = cell_map(numbers, prediction.p, prediction.xy, prediction.facts)
+    values = picture.spread(drawn)
+    there = np.isfinite(values)
+    table = [class_colour(k) for k in range(-1, len(classes.classes))]
+    rows = np.where(there, values, -1).astype(int) + 1
+    rgb = _blend(picture.rgb, np.array(table, np.uint8)[rows], there, opacity)
+    image = _framed(rgb, picture, geometry)
+    draw = ImageDraw.Draw(image)
+    left, top = rgb.shape[1] + 2 * MARGIN, MARGIN
+    draw.text((left, top), "Class map", INK, _font(17))
+    for line, label in enumerate((*range(len(classes.classes)), -1)):
+        y = top + 34 + 26 * line
+        draw.rectangle((left, y, left + 16, y + 16), class_colour(label))
+        share = np.mean(labels == label) if len(labels) else 0
+        text = f"{classes.name_of(label)}  {share:.0%}"
+        draw.text((left + 26, y - 1), text, INK, _font(14))
+    return image
+
+
+def write_png(path: Path, image: Image.Image) -> None:
+    with written_whole(Path(path)) as temporary:
+        image.save(temporary, format="PNG", optimize=True)
+
+
+def refuse_empty(prediction: Prediction) -> None:
+    if len(prediction) == 0:
+        raise InputError("An empty slide has no picture: it has no patch to show.")
+
+
+def _blend(
+    base: NDArray[np.uint8],
+    colour: NDArray[np.uint8],
+    where: NDArray[np.bool_],
+    opacity: float,
+) -> NDArray[np.uint8]:
+    mixed = base * (1 - opacity) + colour * opacity
+    return np.where(where[..., None], mixed, base).round().astype(np.uint8)
+
+
+def _framed(
+    rgb: NDArray[np.uint8], picture: Picture, geometry: Geometry
+) -> Image.Image:
+    """The picture on paper, with room for a legend, a scale bar and the notice."""
+    height, width = rgb.shape[:2]
+    size = (width + 2 * MARGIN + LEGEND, max(height, 240) + MARGIN + FOOT)
+    image = Image.new("RGB", size, PAPER)
+    image.paste(Image.fromarray(rgb), (MARGIN, MARGIN))
+    draw = ImageDraw.Draw(image)
+    bottom = max(height, 240) + MARGIN
+    _scale_bar(draw, MARGIN, bottom + 12, width, picture, geometry)
+    draw.text((MARGIN, bottom + 38), NOT_FOR_DIAGNOSIS, INK, _font(13))
+    return image
+
+
+def _scale_bar(
+    draw: ImageDraw.ImageDraw,
+    x: int,
+    y: int,
+    width: int,
+    picture: Picture,
+    geometry: Geometry,
+) -> None:
+    if geometry.um_pixel_xy is None:
+        draw.text((x, y), "pixel size unknown: no scale bar", INK, _font(13))
+        return
+    um, pixels = scale_bar(width, picture.l0_scale * geometry.um_pixel_xy[0])
+    draw.rectangle((x, y + 6, x + pixels, y + 11), INK)
+    text = f"{um:g} µm" if um < 1000 else f"{um / 1000:g} mm"
+    draw.text((x + pixels + 10, y - 1), text, INK, _font(15))
+
+
+def scale_bar(width: int, um_pixel: float) -> tuple[float, int]:
+    """A round length in micrometres of about a quarter of the width, and its pixels."""
+    wanted = width * um_pixel / 4
+    ten = 10 ** floor(log10(wanted))
+    um = max(step * ten for step in (1, 2, 5) if step * ten <= wanted * 1.0001)
+    return um, max(1, round(um / um_pixel))
+
+
+def _colour_bar(
+    image: Image.Image,
+    shape: tuple[int, ...],
+    times: NDArray[np.float64],
+    title: str,
+) -> None:
+    draw = ImageDraw.Draw(image)
+    left, top = shape[1] + 2 * MARGIN, MARGIN
+    draw.text((left, top), title, INK, _font(17))
+    draw.text((left, top + 24), "percentile  (× average)", INK, _font(13))
+    top += 52
+    height = max(120, min(max(shape[0], 240) - 52, 320))
+    ramp = heat(np.linspace(1, 0, height))[:, None].repeat(BAR_WIDTH, axis=1)
+    image.paste(Image.fromarray(ramp), (left, top))
+    for percent in (100, 75, 50, 25, 0):
+        y = top + round((1 - percent / 100) * (height - 1))
+        draw.line((left + BAR_WIDTH, y, left + BAR_WIDTH + 5, y), INK)
+        value = np.quantile(times, percent / 100) if len(times) else 0
+        text = f"{percent} %  ({value:.3g} ×)"
+        draw.text((left + BAR_WIDTH + 10, y - 8), text, INK, _font(13))
+
+
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size)
