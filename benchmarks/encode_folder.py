@@ -10,7 +10,7 @@ from _encoding import mobilenet, whole_pipeline
 from _figures import Figures
 
 SIZE = 128
-SMALL = 8  # patches across a small slide
+SMALL = 12  # patches across a small slide
 
 
 def main() -> None:
