@@ -17,7 +17,7 @@ from spt_core.slides.source import Pixels, UnreadableRegionError
 # Nuclei blur into texture, and membranes between fat cells can still be seen.
 UM_A_PIXEL = 8.0
 _LARGEST_SIDE = 1600
-_SMALLEST_SIDE = 640
+_SMALLEST_SIDE = 360
 # Used where nobody says how large a pixel is.
 _UNKNOWN_SIDE = 1200
 _CHUNK = 1024
