@@ -1,5 +1,6 @@
 """A map over the tissue as a picture with its legend and a scale bar."""
 
+from functools import cache
 from math import floor, log10
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from spt_core.insight.results import NOT_FOR_DIAGNOSIS, ClassMap, Prediction
 
 OPACITY = 0.55
 BAR_WIDTH, MARGIN, FOOT, LEGEND = 22, 16, 64, 210
+FONTS = ("DejaVuSans.ttf", "Arial.ttf", "arial.ttf", "Helvetica.ttc")
+_COMPLETE: tuple[str | None, ...] = ("DejaVu Sans", "Arial", "Helvetica")
 INK, PAPER = (30, 30, 30), (255, 255, 255)
 
 
@@ -60,13 +63,13 @@ def class_overlay(
     image = _framed(rgb, picture, geometry)
     draw = ImageDraw.Draw(image)
     left, top = rgb.shape[1] + 2 * MARGIN, MARGIN
-    draw.text((left, top), "Class map", INK, _font(17))
+    _write(draw, (left, top), "Class map", 17)
     for line, label in enumerate((*range(len(classes.classes)), -1)):
         y = top + 34 + 26 * line
         draw.rectangle((left, y, left + 16, y + 16), class_colour(label))
         share = np.mean(labels == label) if len(labels) else 0
         text = f"{classes.name_of(label)}  {share:.0%}"
-        draw.text((left + 26, y - 1), text, INK, _font(14))
+        _write(draw, (left + 26, y - 1), text, 14)
     return image
 
 
@@ -101,7 +104,7 @@ def _framed(
     draw = ImageDraw.Draw(image)
     bottom = max(height, 240) + MARGIN
     _scale_bar(draw, MARGIN, bottom + 12, width, picture, geometry)
-    draw.text((MARGIN, bottom + 38), NOT_FOR_DIAGNOSIS, INK, _font(13))
+    _write(draw, (MARGIN, bottom + 38), NOT_FOR_DIAGNOSIS, 13)
     return image
 
 
@@ -114,12 +117,12 @@ def _scale_bar(
     geometry: Geometry,
 ) -> None:
     if geometry.um_pixel_xy is None:
-        draw.text((x, y), "pixel size unknown: no scale bar", INK, _font(13))
+        _write(draw, (x, y), "pixel size unknown: no scale bar", 13)
         return
     um, pixels = scale_bar(width, picture.l0_scale * geometry.um_pixel_xy[0])
     draw.rectangle((x, y + 6, x + pixels, y + 11), INK)
     text = f"{um:g} µm" if um < 1000 else f"{um / 1000:g} mm"
-    draw.text((x + pixels + 10, y - 1), text, INK, _font(15))
+    _write(draw, (x + pixels + 10, y - 1), text, 15)
 
 
 def scale_bar(width: int, um_pixel: float) -> tuple[float, int]:
@@ -138,8 +141,8 @@ def _colour_bar(
 ) -> None:
     draw = ImageDraw.Draw(image)
     left, top = shape[1] + 2 * MARGIN, MARGIN
-    draw.text((left, top), title, INK, _font(17))
-    draw.text((left, top + 24), "percentile  (× average)", INK, _font(13))
+    _write(draw, (left, top), title, 17)
+    _write(draw, (left, top + 24), "percentile  (× average)", 13)
     top += 52
     height = max(120, min(max(shape[0], 240) - 52, 320))
     ramp = heat(np.linspace(1, 0, height))[:, None].repeat(BAR_WIDTH, axis=1)
@@ -149,8 +152,25 @@ def _colour_bar(
         draw.line((left + BAR_WIDTH, y, left + BAR_WIDTH + 5, y), INK)
         value = np.quantile(times, percent / 100) if len(times) else 0
         text = f"{percent} %  ({value:.3g} ×)"
-        draw.text((left + BAR_WIDTH + 10, y - 8), text, INK, _font(13))
+        _write(draw, (left + BAR_WIDTH + 10, y - 8), text, 13)
 
 
+@cache
 def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    for name in FONTS:
+        try:
+            return ImageFont.truetype(name, size)
+        except OSError:
+            continue
     return ImageFont.load_default(size)
+
+
+def _write(
+    draw: ImageDraw.ImageDraw, place: tuple[int, int], text: str, size: int
+) -> None:
+    font = _font(size)
+    named = isinstance(font, ImageFont.FreeTypeFont) and font.getname()[0] in _COMPLETE
+    if not named:
+        # The font that Pillow brings has neither of these.
+        text = text.replace("µ", "u").replace("×", "x")
+    draw.text(place, text, INK, font)

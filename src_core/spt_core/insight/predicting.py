@@ -160,7 +160,7 @@ def _likeness(
     model: SlideModel, tokens: Tokens, h: torch.Tensor
 ) -> tuple[Likeness | None, list[str]]:
     if "mean_token_quantiles" not in model.statistics:
-        return None, ["Its card does not say what its training slides were like."]
+        return None, ["The model does not say what its training slides were like."]
     slides = model.card["training"]["slides"]
     if slides < FEWEST_SLIDES:
         return None, [f"Learned from {slides} slides: too few to notice an unlike one."]
