@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 GIB = 2**30
 # On a CPU running out of memory is being killed, not an error to catch, and other
 # programs live there too: so a fixed, modest share.
-CPU_WORKING_BYTES = int(1.25 * GIB)
+CPU_WORKING_BYTES = int(1.75 * GIB)
 WORKING_SHARE = 0.6
 
 

@@ -19,7 +19,7 @@ from spt_core.errors import InputError
 from spt_core.tokens import Labels, TokenFacts, layout, read_index
 from spt_core.tokens.rows import RowSource
 
-IN_MEMORY_BYTES = 2**30
+IN_MEMORY_BYTES = 3 * 2**28
 SHOWN = 10
 SHARED_FACTS = ("encoder", "encoder_sha256", "mpp", "patch_size", "patch_um", "stain")
 
