@@ -22,6 +22,7 @@ COMMANDS = {
     "encoders": "the patch encoders, whether each is ready, and how to get it",
     "encode": "turn slides into features, one file a slide",
     "train": "learn a slide model from a folder of features",
+    "evaluate": "how good a model is, in folds that share no patient",
     "predict": "class probabilities for each slide",
     "heatmap": "attention and class map as GeoJSON, OME-TIFF, PNG or a report",
 }

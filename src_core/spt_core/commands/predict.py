@@ -120,7 +120,7 @@ class Asker:
         self.sources: list[Source] = find_sources(given)
         self.model: SlideModel = load_model(args.model, choose_device(args.device))
         self.labels: Labels | None = read_labels(args.labels) if args.labels else None
-        self.key = self._key()
+        self.key = patients_key(args.model, args.patients_key)
         self._encoder: Any = None
         self._temporary: tempfile.TemporaryDirectory | None = None
 
@@ -197,17 +197,6 @@ class Asker:
                 return stop.value
             yield Refreshed.of(event) if isinstance(event, Prediction) else event
 
-    def _key(self) -> bytes | None:
-        path = self.args.patients_key or self.args.model.with_name(KEY_FILE)
-        if not path.exists():
-            if self.args.patients_key:
-                raise InputError(f"There is no file {path}.")
-            return None
-        try:
-            return bytes.fromhex(path.read_text(encoding="ascii").strip())
-        except ValueError:
-            raise InputError(f"{path} is no key of a training run.") from None
-
     def _patient(self, name: str) -> "Patient | None":
         from spt_core.insight.predicting import Patient
 
@@ -215,6 +204,19 @@ class Asker:
         if row is None or not row.patient or self.key is None:
             return None
         return Patient(row.patient, self.key)
+
+
+def patients_key(model: Path, given: Path | None) -> bytes | None:
+    """The key of a run's patients: the file given, or the one beside the model."""
+    path = given or model.with_name(KEY_FILE)
+    if not path.exists():
+        if given:
+            raise InputError(f"There is no file {path}.")
+        return None
+    try:
+        return bytes.fromhex(path.read_text(encoding="ascii").strip())
+    except ValueError:
+        raise InputError(f"{path} is no key of a training run.") from None
 
 
 def write_predictions(path: Path, found: list["Prediction"], *, names: bool) -> None:

@@ -52,7 +52,7 @@ def made_slide(kind, rng, *, n=144, shift=0.0):
     return (x + shift).astype(np.float32), shows
 
 
-def write_cohort(folder, slides=28, seed=0, prefix="slide"):
+def write_cohort(folder, slides=28, seed=0, prefix="slide", people="person"):
     rng = np.random.default_rng(seed)
     lines = ["slide,label,patient"]
     for number in range(slides):
@@ -60,7 +60,7 @@ def write_cohort(folder, slides=28, seed=0, prefix="slide"):
         name = f"{prefix}{number:03d}"
         tokens = grid_tokens(x, name=name, slide_fingerprint=f"{seed}-{number}")
         write_tokens(folder / "features" / f"{name}.h5", tokens)
-        lines.append(f"{name},{'ab'[number % 2]},person{number // 2}")
+        lines.append(f"{name},{'ab'[number % 2]},{people}{number // 2}")
     (folder / "labels.csv").write_text("\n".join(lines) + "\n")
     return folder
 

@@ -1,0 +1,184 @@
+"""Evaluation: the same code path as prediction, honest folds, calibration."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
+
+from spt_core import load_model, read_tokens
+from spt_core.cli import main
+from spt_core.errors import InputError
+from spt_core.insight.calibration import calibration_error, fit_temperature, softmax
+from spt_core.insight.evaluation import OWN, _scores, _Slides, _split, evaluate
+from spt_core.insight.predicting import predict
+from spt_core.tokens import read_labels
+from tests.core.insight.conftest import finish, write_cohort
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    """Slides of the trained model's kind that it has not seen."""
+    folder = tmp_path_factory.mktemp("fresh")
+    return write_cohort(folder, slides=24, seed=7, prefix="new", people="other")
+
+
+@pytest.fixture(scope="module")
+def evaluated(fresh, model_path):
+    model = load_model(model_path)
+    labels = read_labels(fresh / "labels.csv")
+    found, _ = finish(evaluate(model, fresh / "features", labels, folds=2, seeds=2))
+    return found
+
+
+def test_a_known_temperature_is_found():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(4000, 3)) * 2
+    y = np.array([rng.choice(3, p=share) for share in softmax(scores)])
+    assert fit_temperature(scores * 3, y) == pytest.approx(3, rel=0.1)
+    before = calibration_error(softmax(scores * 3), y)
+    after = calibration_error(softmax(scores * 3, fit_temperature(scores * 3, y)), y)
+    assert before > 0.15
+    assert after < 0.03
+
+
+def test_calibration_error_by_hand():
+    shares = np.array([[0.95, 0.05], [0.95, 0.05], [0.65, 0.35], [0.35, 0.65]])
+    y = np.array([0, 1, 0, 0])
+    expected = 0.5 * abs(0.95 - 0.5) + 0.5 * abs(0.65 - 0.5)
+    assert calibration_error(shares, y) == pytest.approx(expected)
+
+
+def test_few_slides_all_right_do_not_make_a_model_certain():
+    scores = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    warmth = fit_temperature(scores, np.array([0, 1]))
+    assert softmax(scores, warmth).max() < 0.99
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_metrics_are_scikit_learns(classes):
+    rng = np.random.default_rng(classes)
+    y = np.arange(60) % classes
+    shares = softmax(rng.normal(size=(60, classes)) + np.eye(classes)[y])
+    found = _scores(y, shares)
+    predicted = shares.argmax(1)
+    kind = "binary" if classes == 2 else "macro"
+    assert found["accuracy"] == pytest.approx(balanced_accuracy_score(y, predicted))
+    assert found["f1"] == pytest.approx(f1_score(y, predicted, average=kind))
+    scored = shares[:, 1] if classes == 2 else shares
+    expected = roc_auc_score(y, scored, multi_class="ovr", average="macro")
+    assert found["auc"] == pytest.approx(expected)
+
+
+def test_a_learned_model_does_well_by_every_method(evaluated):
+    methods = {row.method for row in evaluated.rows}
+    assert methods == {"kNN", "linear", OWN, f"{OWN}, calibrated"}
+    assert {row.embedding for row in evaluated.rows} == {"whole", "windows"}
+    for row in evaluated.rows:
+        if row.embedding == "whole":
+            assert row.values["accuracy"][0] > 0.85, row
+    assert evaluated.slides == 24
+    assert evaluated.patients == 12
+
+
+def test_the_own_classifier_is_what_predict_says(evaluated, fresh, model_path):
+    model = load_model(model_path)
+    labels = read_labels(fresh / "labels.csv").by_slide
+    right = []
+    for path in sorted((fresh / "features").glob("*.h5")):
+        found = predict(model, read_tokens(path))
+        right.append(found.classes[found.top] == labels[path.stem].label)
+    own = evaluated.row(OWN).values["accuracy"][0]
+    assert own == pytest.approx(np.mean(right), abs=0.02)
+
+
+def test_folds_share_no_patient_and_every_slide_is_asked_once():
+    patients = [f"p{number // 3}" for number in range(30)]
+    h = np.zeros((30, 2), np.float32)
+    y = np.repeat(np.arange(10) % 2, 3)
+    known = _Slides({"whole": h, "windows": h}, None, y, patients, [""] * 30)
+    asked_by_seed = []
+    for seed in range(3):
+        asked = []
+        for learn, out in _split(known, 5, seed):
+            assert not {patients[i] for i in learn} & {patients[i] for i in out}
+            assert set(y[out]) == {0, 1}
+            asked.append(tuple(out))
+        assert sorted(i for out in asked for i in out) == list(range(30))
+        asked_by_seed.append(sorted(asked))
+    assert asked_by_seed[0] != asked_by_seed[1]
+
+
+def test_slides_trained_on_are_left_out(trained, fresh, model_path, tmp_path):
+    model = load_model(model_path)
+    labels = read_labels(trained / "labels.csv")
+    with pytest.raises(InputError, match="nothing is left"):
+        finish(evaluate(model, trained / "features", labels, folds=3))
+    both = tmp_path / "both"
+    both.mkdir()
+    lines = ["slide,label,patient"]
+    for folder in (trained, fresh):
+        for path in (folder / "features").glob("*.h5"):
+            (both / path.name).write_bytes(path.read_bytes())
+        lines += (folder / "labels.csv").read_text().splitlines()[1:]
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    found, events = finish(
+        evaluate(model, both, read_labels(tmp_path / "labels.csv"), folds=2)
+    )
+    assert (found.slides, found.left_out) == (24, 28)
+    assert any("28 slides are left out" in str(event) for event in events)
+
+
+def test_command_writes_a_report_without_names_and_calibrates(
+    fresh, model_path, tmp_path, capsys
+):
+    model = load_model(model_path)
+    with torch.no_grad():  # overconfident
+        model.classifier.weight.mul_(20)
+    from spt_core.learning.model_file import save_model
+
+    lines = (fresh / "labels.csv").read_text().splitlines()
+    for number in (1, 2, 3, 4):  # four slides of which the labels are wrong
+        flipped = {"a": "b", "b": "a"}[lines[number].split(",")[1]]
+        lines[number] = ",".join((lines[number].split(",")[0], flipped, "other0"))
+    labels = tmp_path / "labels.csv"
+    labels.write_text("\n".join(lines))
+    bold, calm = tmp_path / "bold.safetensors", tmp_path / "calm.safetensors"
+    save_model(bold, model)
+    words = ["evaluate", bold, fresh / "features", "--labels", labels]
+    words += ["--folds", 2, "--out", tmp_path / "report", "--calibrate", calm]
+    assert main([str(word) for word in words]) == 0
+    assert "| kNN | whole |" in capsys.readouterr().out
+    report = json.loads((tmp_path / "report" / "evaluation.json").read_text())
+    card = load_model(calm).card["calibration"]
+    assert card["temperature"] == report["temperature"] > 1
+    assert card["error_before"] > 0.1
+    assert card["error_after"] < card["error_before"]
+    one = read_tokens(fresh / "features" / "new000.h5")
+    assert predict(load_model(calm), one).calibrated
+    assert not predict(load_model(bold), one).calibrated
+    with (tmp_path / "report" / "predictions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 24
+    for path in (tmp_path / "report").iterdir():
+        text = path.read_text(encoding="utf-8")
+        assert "new0" not in text
+        assert "other" not in text
+
+
+def test_unlabelled_models_have_no_own_row(fresh, model_path):
+    model = load_model(model_path)
+    model.classifier = None
+    labels = read_labels(fresh / "labels.csv")
+    found, _ = finish(evaluate(model, fresh / "features", labels, folds=2))
+    assert {row.method for row in found.rows} == {"kNN", "linear"}
+    assert found.temperature is None
+    assert len(found.predictions) == 24
+
+
+def test_too_many_folds_is_a_sentence(fresh, model_path):
+    labels = read_labels(fresh / "labels.csv")
+    with pytest.raises(InputError, match="fewer than the 40 folds"):
+        finish(evaluate(load_model(model_path), fresh / "features", labels, folds=40))
