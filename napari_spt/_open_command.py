@@ -32,9 +32,11 @@ _RECENT = 8
 
 def choose_and_open(viewer: "Viewer") -> QFileDialog:
     """Let the user choose slides, and open them; the window stays alive meanwhile."""
-    patterns = " ".join(f"*{ending}" for ending in SLIDE_ENDINGS)
+    endings = [*SLIDE_ENDINGS, *(ending.upper() for ending in SLIDE_ENDINGS)]
+    patterns = " ".join(f"*{ending}" for ending in endings)
     dialog = QFileDialog(_window(), "Open slide", remembered("last_folder", ""))
     dialog.setNameFilters([f"Slides ({patterns})", "All files (*)"])
+    dialog.setOption(QFileDialog.Option.HideNameFilterDetails)
     dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
     dialog.filesSelected.connect(lambda paths: open_slides(viewer, paths))
     dialog.open()
@@ -63,6 +65,9 @@ def open_slides(
         if isinstance(result, InputError):
             show_error(str(result))
             return
+        recent = [str(result.path), *recent_slides()]
+        remember("recent_slides", list(dict.fromkeys(recent))[:_RECENT])
+        remember("last_folder", str(result.path.parent))
         (layer,) = viewer.open(str(result.path), plugin=PLUGIN)
         _greet(viewer, result)
         if then is not None:
@@ -74,9 +79,6 @@ def open_slides(
 
 
 def _greet(viewer: "Viewer", slide: Slide) -> None:
-    recent = [str(slide.path), *recent_slides()]
-    remember("recent_slides", list(dict.fromkeys(recent))[:_RECENT])
-    remember("last_folder", str(slide.path.parent))
     if slide.mpp_xy is None:
         show_info(
             f"{slide.path.name} does not say how large a pixel is: "
@@ -136,8 +138,8 @@ def offer_default() -> QMessageBox | None:
     )
     question.setInformativeText(
         "Dropping a slide on the window then opens it at once, without reading all of "
-        f"it into memory. This is for {', '.join(DEFAULT_ENDINGS)}, and can be changed "
-        "in Plugins > Slide Pre-trained Transformers > Open slide…."
+        f"it into memory. This is for {', '.join(DEFAULT_ENDINGS)}. The “Open slide…” "
+        "dock in the Plugins menu changes it at any time."
     )
 
     def answered(button: int) -> None:

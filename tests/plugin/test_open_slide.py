@@ -117,6 +117,7 @@ def test_the_dock(viewer, slide, qtbot, asked):
     assert dock.recent.count() == 1
     dock.recent.itemActivated.emit(dock.recent.item(0))
     qtbot.waitUntil(lambda: len(viewer.layers) == 1, timeout=10_000)
+    assert dock.recent.item(0).text() == slide.name
     dock.default.setChecked(True)
     assert _open_command.is_default()
     dock.default.setChecked(False)
