@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.errors import InputError
-from spt_core.files import written_whole
 from spt_core.tokens import layout
 from spt_core.tokens.feature_file import coords_attributes, file_attributes
 from spt_core.tokens.tokens import TokenFacts
@@ -122,7 +121,10 @@ class PartialFeatures:
         are not done (they could not be read) are left out.
         """
         done = self.done
-        with written_whole(self.path) as temporary, h5py.File(temporary, "w") as file:
+        # One name for all attempts, which the lock keeps to one at a time: what a
+        # killed process left is overwritten.
+        temporary = self.path.with_name(f".{self.path.name}.finishing")
+        with h5py.File(temporary, "w") as file:
             shape = (len(done), self.dim)
             features = file.create_dataset(layout.FEATURES, shape, np.float32)
             for start in range(0, len(done), _ROWS_AT_ONCE):
@@ -132,6 +134,7 @@ class PartialFeatures:
             file.create_dataset(layout.GRID, data=g_rc[done])
             coords.attrs.update(coords_attributes(facts))
             file.attrs.update({**file_attributes(facts), **extra})
+        os.replace(temporary, self.path)
         self.discard()
         return len(done)
 
