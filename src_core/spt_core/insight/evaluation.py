@@ -119,11 +119,11 @@ def evaluate(
         raise InputError("An evaluation needs 2 folds or more, and 1 seed or more.")
     cohort = open_cohort(features, labels)
     names = [slide.name for slide in cohort]
-    remarks = list(cohort.remarks)
-    remarks += check_labels(labels, names, supervised=True)
-    cohort, said = _fair_part(model, cohort, key)
+    # These name slides and patients: for whoever runs this, not for the report.
+    for remark in (*cohort.remarks, *check_labels(labels, names, supervised=True)):
+        yield Note(remark)
+    cohort, remarks = _fair_part(model, cohort, key)
     left_out = sum(1 for name in names if _labelled(labels, name)) - len(cohort)
-    remarks += said
     part = Labels(
         {slide.name: labels.by_slide[slide.name] for slide in cohort}, labels.remarks
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from spt_core.devices import choose_device
 from spt_core.errors import InputError
 from spt_core.insight.predicting import MARGIN, Patient, predict, read_for
 from spt_core.insight.results import Prediction
@@ -31,6 +32,8 @@ from spt_core.tokens import TokenFacts, Tokens
 FIRST, FEWEST = 128, 16
 # The first prediction comes after this share of a small slide's patches.
 FIRST_SHARE = 0.04
+# Smaller than encoding alone would choose: the first tokens come sooner.
+CPU_BATCH = 16
 
 
 def moments(total: int) -> Iterator[int]:
@@ -87,6 +90,8 @@ def predict_slide(
     The prediction of the whole slide, as ``predict`` gives it from the feature file.
     """
     settings = settings_for(model, settings)
+    if settings.batch_size is None and choose_device(settings.device).type == "cpu":
+        settings = replace(settings, batch_size=CPU_BATCH)
     parts: list[Tokens] = []
     ask = {"margin": margin, "patient": patient}
     seen, total = 0, 0
