@@ -131,6 +131,7 @@ def main() -> None:
     parser.add_argument("--slides", type=int, default=30, help="to encode growing")
     parser.add_argument("--large", type=Path, nargs="*", default=[],
                         help="larger slides, to time the first prediction")  # fmt: skip
+    parser.add_argument("--only", choices=("attention", "growing"))
     args = parser.parse_args()
     figures = Figures("insight_attention", seeds=(0, 1), slides=90, learned_from=60)
     encoder = mobilenet(args.weights)
@@ -138,7 +139,10 @@ def main() -> None:
         folder = args.folder or Path(temporary)
         make_slides(folder)
         encode(folder, encoder)
-        attention_against_truth(folder, figures)
+        if args.only != "growing":
+            attention_against_truth(folder, figures)
+        if args.only == "attention":
+            return
         growing(folder, figures, encoder, args.slides)
         model = load_model(learn(folder, "small"))
         for path in args.large:

@@ -17,7 +17,7 @@ from spt_core.insight.picture import Picture
 from spt_core.insight.results import NOT_FOR_DIAGNOSIS, ClassMap, Prediction
 
 OPACITY = 0.55
-BAR_WIDTH, MARGIN, FOOT, LEGEND = 22, 16, 64, 210
+BAR_WIDTH, MARGIN, FOOT, LEGEND = 22, 16, 64, 270
 FONTS = ("DejaVuSans.ttf", "Arial.ttf", "arial.ttf", "Helvetica.ttc")
 _COMPLETE: tuple[str | None, ...] = ("DejaVu Sans", "Arial", "Helvetica")
 INK, PAPER = (30, 30, 30), (255, 255, 255)

@@ -147,7 +147,7 @@ def _maps(parts: ReportParts) -> list[str]:
     body = []
     if parts.slide is not None:
         tissue = Image.fromarray(picture.rgb)
-        body += ["<h2>Tissue</h2>", _figure(tissue, "What lies at the patches.")]
+        body += ["<h2>Tissue</h2>", _figure(tissue, "What lies at the patches.", 88)]
     heads = found.attention.shape[0]
     body += [
         "<h2>Where the model looks</h2>",

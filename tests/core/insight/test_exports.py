@@ -208,8 +208,8 @@ def test_report_stands_alone_and_says_where_it_comes_from(exported):
     assert page.links == []
     assert "http" not in re.sub(r"base64,[^\"]*", "", text)
     kinds = [source[:15] for source in page.sources]
-    assert kinds.count("data:image/png;") == 3
-    assert kinds.count("data:image/jpeg") == 8
+    assert kinds.count("data:image/png;") == 2
+    assert kinds.count("data:image/jpeg") == 9
     for source in page.sources:
         with Image.open(io.BytesIO(base64.b64decode(source.split(",")[1]))) as image:
             assert min(image.size) > 100
