@@ -21,6 +21,7 @@ _CODECS = {
     tifffile.COMPRESSION.NONE,
     tifffile.COMPRESSION.LZW,
     tifffile.COMPRESSION.ADOBE_DEFLATE,
+    tifffile.COMPRESSION.DEFLATE,
 }
 
 
