@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spt_core.errors import InputError
 from spt_core.events import Progress
-from spt_core.insight.predicting import _device, probabilities, temperature
+from spt_core.insight.predicting import device_of, probabilities, temperature
 from spt_core.insight.results import ClassMap
 from spt_core.insight.windows import (
     STRIDE,
@@ -81,7 +81,7 @@ def window_embeddings(
     seed: int = 0,
 ) -> Iterator[tuple[NDArray[np.intp], torch.Tensor]]:
     """Window numbers and their embeddings (b, dim), batch by batch."""
-    device = _device(model)
+    device = device_of(model)
     rng = np.random.default_rng([seed, 17])
     rows = [thinned(one, settings.limit, rng) for one in members]
     lengths = np.array([len(one) for one in rows], int)

@@ -21,7 +21,7 @@ from spt_core.events import Note, Progress
 from spt_core.insight.calibration import calibration_error, fit_temperature, softmax
 from spt_core.insight.class_map import mean_window_embedding
 from spt_core.insight.predicting import (
-    _device,
+    device_of,
     fingerprint_of,
     logits,
     predict,
@@ -208,7 +208,7 @@ def _look_at_all(
         names.append(pseudonym(fingerprint_of(tokens)))
         if own:
             for name in EMBEDDINGS:
-                embedding = torch.from_numpy(h[name][-1]).to(_device(model))
+                embedding = torch.from_numpy(h[name][-1]).to(device_of(model))
                 scores[name].append(logits(model, embedding)[columns])
         yield Progress(done, len(cohort), message="embedding slides")
     return _Slides(

@@ -31,7 +31,7 @@ from spt_core.tokens import TokenFacts, Tokens
 
 FIRST, FEWEST = 128, 16
 # The first prediction comes after this share of a small slide's patches.
-FIRST_SHARE = 0.04
+FIRST_SHARE = 0.0125
 # Smaller than encoding alone would choose: the first tokens come sooner.
 CPU_BATCH = 16
 

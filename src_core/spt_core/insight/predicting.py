@@ -72,7 +72,7 @@ def predict(
     if n == 0:
         return _empty(model, tokens, total or 0, fingerprint)
     x, p = torch.from_numpy(tokens.x), torch.from_numpy(tokens.p)
-    device = _device(model)
+    device = device_of(model)
     attended = model.encoder.attend(x.to(device), p.to(device))  # type: ignore[operator]
     h, attention = attended
     likeness, doubts = _likeness(model, tokens, h)
@@ -227,7 +227,8 @@ def _empty(
     )
 
 
-def _device(model: SlideModel) -> torch.device:
+def device_of(model: SlideModel) -> torch.device:
+    """Where a model is; the CPU where it has no weights."""
     for module in (model.encoder, model.classifier):
         for weight in module.parameters() if module is not None else ():
             return weight.device
