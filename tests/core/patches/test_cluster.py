@@ -54,7 +54,11 @@ def test_a_killed_workers_slides_are_redone_and_nothing_is_twice(tmp_path):
                 os.kill(victim, getattr(signal, "SIGKILL", signal.SIGTERM))
                 killed.set()
     assert killed.is_set()
-    assert {r.name: r.status for r in results} == {f"s{i}": "done" for i in range(4)}
+    assert sorted(r.name for r in results) == [f"s{i}" for i in range(4)]
+    # A slide whose file the killed worker had just finished is not done a second time.
+    statuses = [r.status for r in results]
+    assert set(statuses) <= {"done", "skipped"}
+    assert statuses.count("skipped") <= 1
     assert any(isinstance(event, Progress) for event in seen)
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
         f"s{i}.h5" for i in range(4)
