@@ -2,17 +2,17 @@
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
 import torch
 from _alternately import add_clock, alternately, choose_clock
 from _figures import Figures
-from learning_attend import SIDE, products
+from learning_attend import SIDE, products, resident_bytes
 
 from spt_core.insight.class_map import class_map
 from spt_core.insight.predicting import predict, read_for
@@ -44,23 +44,28 @@ def write_slide(path: Path, n: int) -> Path:
     return path
 
 
-def peak_bytes() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024)
-
-
 def run_through(work) -> None:
     for _ in work:
         pass
 
 
 def child(preset: str, path: str) -> None:
-    """Peak memory of reading and predicting, above that of the model."""
+    """Most memory while reading and predicting, above that of the model (Linux)."""
     model = some_model(preset)
     predict(model, read_for(model, path).take(np.arange(64)))
-    before = peak_bytes()
+    before, most, done = resident_bytes(), 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        while not done.wait(0.002):
+            most = max(most, resident_bytes())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     predict(model, read_for(model, path))
-    print(json.dumps(peak_bytes() - before))
+    done.set()
+    watcher.join()
+    print(json.dumps(max(0, most - before)))
 
 
 def main() -> None:
