@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from spt_core.commands.console import Console
 from spt_core.commands.predict import Asker, add_shared_arguments
 from spt_core.errors import InputError
+from spt_core.events import Note
 
 if TYPE_CHECKING:
     from spt_core.insight.faithfulness import Faithfulness
@@ -115,6 +116,11 @@ class Heatmap:
         if path is not None:
             self.slide = open_slide(path, self.args.slide_mpp)
             self._refuse_another_slide(path)
+        elif any(_format(out) == "geojson" for out in self.args.out):
+            yield Note(
+                "Where the slide's scanned part begins is unknown without --slide: the "
+                "GeoJSON counts from the corner of the canvas."
+            )
         model = self.asker.model
         if len(self.prediction) == 0 or not model.classes:
             return

@@ -3,6 +3,7 @@
 import csv
 import json
 from dataclasses import asdict
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,9 @@ def write_evaluation(folder: Path, found: Evaluation, model_name: str) -> None:
     with written_whole(folder / "evaluation.json") as temporary:
         plain: dict[str, Any] = asdict(found)
         del plain["predictions"]
+        for row in plain["rows"]:  # JSON knows no NaN
+            for name, pair in row["values"].items():
+                row["values"][name] = [v if isfinite(v) else None for v in pair]
         plain |= {"model": model_name, "version": __version__}
         text = json.dumps(plain, indent=1, ensure_ascii=False)
         temporary.write_text(text + "\n", encoding="utf-8")

@@ -261,12 +261,13 @@ def test_names_are_written_when_chosen(exported, tmp_path):
     assert f"<h1>{NAME}</h1>" in (tmp_path / "n.html").read_text(encoding="utf-8")
 
 
-def test_features_alone_are_drawn_plain(trained, model_path, tmp_path):
+def test_features_alone_are_drawn_plain(trained, model_path, tmp_path, capsys):
     source = trained / "features" / "slide001.h5"
-    outs = [tmp_path / name for name in ("x.png", "x.html", "x.ome.tiff")]
+    outs = [tmp_path / f"x{end}" for end in (".png", ".html", ".ome.tiff", ".geojson")]
     words = ["heatmap", model_path, source, "--show", "classes", "--out", *outs]
     assert main([str(word) for word in words]) == 0
     assert all(path.stat().st_size > 1000 for path in outs)
+    assert "unknown without --slide" in capsys.readouterr().err
     assert "Most attended" not in outs[1].read_text(encoding="utf-8")
 
 
