@@ -20,6 +20,7 @@ class Canvas:
 
     reader = "canvas"
     objective_power = None
+    notes = ()
 
     def __init__(self, sizes, mpp_xy, bounds=None):
         self.path = Path(__file__)

@@ -187,7 +187,11 @@ def test_neighbouring_blocks_paint_their_border_alike(kind):
         two = plain.block(left + dx, top + dy)
         a = one[dy:, dx:].astype(int)
         b = two[: BLOCK - dy, : BLOCK - dx].astype(int)
-        assert np.abs(a - b).max() <= 1
+        # Stamps are added in another order: here and there the last bit of a sum, and
+        # with it one or two grey levels, differs in a single pixel. A seam would be more.
+        differ = np.abs(a - b)
+        assert differ.max() <= 2
+        assert (differ > 0).mean() < 1e-4
     assert half > MARGIN
 
 
