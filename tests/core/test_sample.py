@@ -188,7 +188,7 @@ def test_neighbouring_blocks_paint_their_border_alike(kind):
         a = one[dy:, dx:].astype(int)
         b = two[: BLOCK - dy, : BLOCK - dx].astype(int)
         # Stamps are added in another order: here and there the last bit of a sum, and
-        # with it one or two grey levels, differs in a single pixel. A seam would be more.
+        # with it one or two grey levels, differs in a pixel. A seam would be more.
         differ = np.abs(a - b)
         assert differ.max() <= 2
         assert (differ > 0).mean() < 1e-4
