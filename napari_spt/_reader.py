@@ -1,9 +1,11 @@
 """The napari reader: one multiscale RGB layer a slide, in micrometres."""
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import dask
 from napari.utils.notifications import show_warning
 
 from spt_core.slides import (
@@ -32,6 +34,7 @@ def get_reader(path: str | Sequence[str]) -> Callable[[Any], list[LayerData]] | 
 def read_slides(path: str | Sequence[str]) -> list[LayerData]:
     """Read each slide as one layer; napari shows what InputError says."""
     paths = [path] if isinstance(path, str) else list(path)
+    _name_the_scheduler()
     return [slide_layer(open_slide(p)) for p in paths]
 
 
@@ -83,6 +86,16 @@ def slide_facts(slide: Slide) -> dict[str, Any]:
         "level_downsamples": list(slide.level_downsamples),
         "reader": slide.reader,
     }
+
+
+def _name_the_scheduler() -> None:
+    """Say "threads", which is dask's default, before dask looks for a cluster.
+
+    It does so by importing distributed, half a second in which the first slide is not
+    seen. A cluster that is there, or made later, is still used: its client says so.
+    """
+    if "distributed" not in sys.modules and dask.config.get("scheduler", None) is None:
+        dask.config.set(scheduler="threads")
 
 
 def _is_ours(path: Path) -> bool:
