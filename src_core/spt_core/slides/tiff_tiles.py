@@ -25,9 +25,7 @@ _CODECS = {
 }
 
 
-def cut_short(
-    tiff: tifffile.TiffFile, pages: Iterable[tifffile.TiffPage]
-) -> list[str]:
+def cut_short(tiff: tifffile.TiffFile, pages: Iterable[tifffile.TiffPage]) -> list[str]:
     """Say, where it is so, that the file ends before its image data do."""
     total = lost = 0
     for page in pages:
