@@ -40,7 +40,8 @@ def test_predictions_grow_to_the_whole(slide, small_model, tmp_path):
     counts = [one.seen for one in grown]
     assert len(counts) >= 3
     assert counts == sorted(set(counts))
-    assert counts[0] <= 0.15 * last.total
+    # Two batches are under way at a time, so the first news may be of both.
+    assert counts[0] <= 2 * QUICK.batch_size
     assert all(one.total == last.total and not one.is_whole for one in grown)
     assert all("Seen so far" in one.sentence for one in grown)
     assert not any(isinstance(event, PartialTokens) for event in events)
