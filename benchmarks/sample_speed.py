@@ -78,7 +78,7 @@ def measure(size: int, workers: int, seed: int) -> dict:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[8192, 60000])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[16384, 60000])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()

@@ -1,10 +1,10 @@
 """Decoding a TIFF level's tiles directly.
 
-openslide composes every region on a cairo surface: measured on 512 x 512 regions of
-JPEG tiles, that takes four times as long as decoding the tiles, and twenty times where
-a level's downsample is not a whole number (2.0005), because the region is then also
-interpolated. The tiles themselves are what the file says, so where a level is a plain
-grid of tiles we decode those; ``benchmarks/slide_reading.py`` prints the ratio.
+openslide composes every region on a cairo surface, which takes longer than decoding its
+JPEG tiles, and several times longer where a level's downsample is not a whole number
+(2.0005), because the region is then also interpolated. The tiles themselves are what the
+file says, so where a level is a plain grid of tiles we decode those;
+``benchmarks/slide_reading.py`` prints the ratio.
 """
 
 from collections.abc import Iterable
