@@ -2,8 +2,8 @@
 
 openslide composes every region on a cairo surface, which takes longer than decoding its
 JPEG tiles, and several times longer where a level's downsample is not a whole number
-(2.0005), because the region is then also interpolated. The tiles themselves are what the
-file says, so where a level is a plain grid of tiles we decode those;
+(2.0005), because the region is then also interpolated. The tiles themselves are what
+the file says, so where a level is a plain grid of tiles we decode those;
 ``benchmarks/slide_reading.py`` prints the ratio.
 """
 
