@@ -36,6 +36,10 @@ _UM_GLASS_DRIFT = 1500.0
 _FAINT = 0.02
 # ... and so much where smooth: mucus, colloid, cartilage; not eosin run into the glass.
 _STRONG = 0.3
+# ... and at least this share of the strongest stain so many pixels around: beside a
+# strong edge JPEG's ringing is stained and rough too.
+_RINGING = 0.15
+_RINGING_REACH = 6
 # Colour over darkness: dust, bubbles and black pen are grey.
 _GREY = 0.2
 _UM_CLOSE = 20.0
@@ -145,7 +149,9 @@ def _on_glass(rgb: NDArray[np.uint8], scanned: Mask, um_pixel: float) -> Mask | 
     stain = np.maximum(darkness, colour)
     faint = max(_FAINT, 4 * float(np.median(np.abs(stain[glass]))))
 
-    tissue = scanned & (rough > roughest) & (stain > faint)
+    strongest = ndimage.maximum_filter(_blur(stain, 1.5), 2 * _RINGING_REACH + 1)
+    tissue = scanned & (rough > roughest)
+    tissue &= stain > np.maximum(faint, _RINGING * strongest)
     tissue |= scanned & (colour > _STRONG)
     if tissue.any():
         tissue &= ~_grey(darkness, colour, tissue)
