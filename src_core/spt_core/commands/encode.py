@@ -5,6 +5,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+from spt_core.bundled import ENCODER
 from spt_core.commands.console import Console
 from spt_core.errors import InputError
 from spt_core.slides.grid import MIN_TISSUE
@@ -15,8 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of features")
     parser.add_argument(
         "--encoder",
-        default="resnet34",
-        help="see 'spt encoders' (default: %(default)s)",
+        default=ENCODER,
+        metavar="NAME_OR_FILE",
+        help="see 'spt encoders', or a file of 'spt train-patches' "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--encoder-weights", type=Path, metavar="FILE", help="the encoder's weights"

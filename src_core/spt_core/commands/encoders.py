@@ -5,6 +5,8 @@ from dataclasses import asdict
 
 from spt_core.commands.console import Console
 
+_HERE_ALREADY = ("bundled", "seed")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -21,15 +23,16 @@ def run(args: argparse.Namespace, console: Console) -> int:
         return 2
     if args.get:
         card = registry.find_card(args.name)
-        if card.weights == "seed":
-            console.say(f"{card.name} needs no weights.")
+        if card.weights in _HERE_ALREADY:
+            console.say(f"{card.name} needs no fetching.")
             return 0
         path = console.follow(weights.fetch(card.name, card.weights), unit="B")
         registry.load_encoder(card.name)
         console.say(f"{card.name} is ready ({path}).")
         return 0
     for card in registry.known_encoders():
-        ready = card.weights == "seed" or weights.stored_file(card.name).exists()
+        stored = weights.stored_file(card.name)
+        ready = card.weights in _HERE_ALREADY or stored.exists()
         state = "ready" if ready else f"spt encoders get {card.name}"
         console.record({"event": "encoder", "ready": ready, **asdict(card)})
         console.say(

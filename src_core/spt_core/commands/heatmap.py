@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spt_core.commands.console import Console
-from spt_core.commands.predict import Asker, add_shared_arguments
+from spt_core.commands.predict import Asker, add_model_argument, add_shared_arguments
 from spt_core.errors import InputError
 from spt_core.events import Note
 
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "The ending of FILE chooses the format: .geojson (QuPath), .ome.tif, .png, or "
         ".html for a report. For research, not for diagnosis."
     )
-    parser.add_argument("model", metavar="MODEL", type=Path, help="a model file")
+    add_model_argument(parser)
     parser.add_argument(
         "sources",
         metavar="SLIDE_OR_FEATURES",
@@ -122,7 +122,7 @@ class Heatmap:
                 "GeoJSON counts from the corner of the canvas."
             )
         model = self.asker.model
-        if len(self.prediction) == 0 or not model.classes:
+        if len(self.prediction) == 0 or self.prediction.probabilities is None:
             return
         tokens = read_for(model, self.asker.features_of(source))
         if not self.args.no_class_map:

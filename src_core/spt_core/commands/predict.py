@@ -8,6 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spt_core import bundled
 from spt_core.commands.console import Console
 from spt_core.errors import InputError
 from spt_core.events import Note
@@ -26,7 +27,7 @@ KEY_FILE = "patients.key"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "For research, not for diagnosis."
-    parser.add_argument("model", metavar="MODEL", type=Path, help="a model file")
+    add_model_argument(parser)
     parser.add_argument(
         "sources",
         metavar="SLIDE_OR_FEATURES",
@@ -43,6 +44,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write slides' names into the file instead of pseudonyms",
     )
     add_shared_arguments(parser)
+
+
+def add_model_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        nargs="?",
+        type=Path,
+        help="a model file, *.safetensors (default: the bundled demonstration, which "
+        "knows sample tissue alone)",
+    )
+
+
+def settle_model(args: argparse.Namespace) -> None:
+    """Take the bundled model where none is named: the first name is then a slide's."""
+    named = args.model
+    if named is not None and named.suffix == ".safetensors":
+        return
+    if named is not None and str(named) != bundled.SLIDE_MODEL:
+        if not isinstance(args.sources, list):
+            raise InputError(f"{named} is no model file: its name ends otherwise.")
+        args.sources.insert(0, named)
+    args.model = bundled.slide_model_path()
 
 
 def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,6 +139,7 @@ class Asker:
 
         if not 0 <= args.margin <= 1:
             raise InputError("--margin is a difference of shares: from 0 to 1.")
+        settle_model(args)
         given = args.sources if isinstance(args.sources, list) else [args.sources]
         self.args = args
         self.sources: list[Source] = find_sources(given)

@@ -202,7 +202,7 @@ def _look_at_all(
     names = []
     for done, slide in enumerate(cohort, start=1):
         tokens = read_for(model, paths[slide.name])
-        prediction = predict(model, tokens)
+        prediction = predict(model, tokens, always_named=True)
         h["whole"].append(prediction.embedding)
         h["windows"].append(mean_window_embedding(model, tokens))
         names.append(pseudonym(fingerprint_of(tokens)))

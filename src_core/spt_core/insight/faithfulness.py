@@ -97,6 +97,8 @@ def faithfulness(
             np.linspace(0, count - 1, MOST_PATCHES).round().astype(int)
         )
     whole = predict(model, tokens)
+    if whole.probabilities is None:
+        raise InputError(f"There is no class to follow. {whole.sentence}")
     if class_name is None:
         class_name = model.classes[whole.top or 0]
     elif class_name not in model.classes:
@@ -179,4 +181,4 @@ def patches_within(
 
 
 def _shares(model: SlideModel, tokens: Tokens) -> NDArray[np.float64] | None:
-    return predict(model, tokens).probabilities
+    return predict(model, tokens, always_named=True).probabilities

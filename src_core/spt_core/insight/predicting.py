@@ -55,6 +55,7 @@ def predict(
     total: int | None = None,
     margin: float = MARGIN,
     patient: Patient | None = None,
+    always_named: bool = False,
 ) -> Prediction:
     """What the model says of a slide's tokens.
 
@@ -64,6 +65,8 @@ def predict(
         Patches of the whole slide, where ``tokens`` are a part of it.
     margin
         The least distance between the two likeliest classes for an answer.
+    always_named
+        Give probabilities even where a demonstration keeps its classes to itself.
     """
     model.refuse_unlike(tokens.facts, tokens.dim)
     n = len(tokens)
@@ -78,7 +81,8 @@ def predict(
     likeness, doubts = _likeness(model, tokens, h)
     remarks += doubts + _unknown(model, tokens)
     shares = None
-    if model.classes:
+    alike = likeness is not None and not likeness.is_unlike
+    if model.classes and (always_named or alike or not is_demonstration(model)):
         shares = probabilities(model, h[None])[0]
     verdict, answer = _decide(model.classes, shares, likeness, margin)
     if attended.groups > 1:
@@ -102,6 +106,11 @@ def predict(
         remarks=tuple(remarks),
         fingerprint=fingerprint,
     )
+
+
+def is_demonstration(model: SlideModel) -> bool:
+    """Whether a model names classes only of slides like those it learned from."""
+    return bool(model.card.get("demonstration"))
 
 
 def temperature(model: SlideModel) -> float | None:

@@ -18,6 +18,7 @@ NO_CLASSES = "no classes"
 
 NOT_FOR_DIAGNOSIS = "For research, not for diagnosis."
 UNLIKE_SENTENCE = "Unlike the slides this model learned from."
+WITHHELD = "No class is named: this model is a demonstration on synthetic tissue."
 CALIBRATED = "calibrated probability"
 UNCALIBRATED = "uncalibrated score"
 
@@ -50,6 +51,8 @@ class Prediction:
     p, xy : (n, 2)
         Grid (row, col) and level-0 (x, y) of the patches that were seen.
     probabilities : (classes,) or None without classes
+        None too where a demonstration is asked about a slide unlike its own: it names
+        no class then, though it has ``classes``.
     calibrated
         Whether they are calibrated probabilities; else they are scores.
     embedding : (dim,)
@@ -119,7 +122,7 @@ class Prediction:
         if self.verdict == UNLIKE:
             words.append(UNLIKE_SENTENCE)
         if self.probabilities is None or self.top is None:
-            words.append("This model names no classes.")
+            words.append(WITHHELD if self.classes else "This model names no classes.")
         else:
             best = self.classes[self.top]
             share = f"{self.probabilities[self.top]:.2f}, {self.kind_of_number}"

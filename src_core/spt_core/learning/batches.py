@@ -1,8 +1,8 @@
 """From slides to padded tensors: views drawn, rows read, ahead of the training step."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -157,24 +157,32 @@ class Plan:
         made = make_batch(self.cohort, mine, rows, chunk=self.chunk, device=self.device)
         return Batch(whole, made.views, made.chunks)
 
-    @contextmanager
-    def from_step(self, first: int, last: int) -> Iterator[Iterator[Batch]]:
+    def from_step(
+        self, first: int, last: int
+    ) -> AbstractContextManager[Iterator[Batch]]:
         """The batches of steps ``first`` to ``last`` - 1, made ahead in a thread."""
-        with ThreadPoolExecutor(1, thread_name_prefix="batches") as pool:
-            pending = [
-                pool.submit(self.make, step)
-                for step in range(first, min(first + AHEAD, last))
-            ]
+        return made_ahead(self.make, first, last)
 
-            def batches() -> Iterator[Batch]:
-                for step in range(first, last):
-                    batch = pending.pop(0).result()
-                    if step + AHEAD < last:
-                        pending.append(pool.submit(self.make, step + AHEAD))
-                    yield batch
 
-            try:
-                yield batches()
-            finally:
-                for future in pending:
-                    future.cancel()
+@contextmanager
+def made_ahead(
+    make: Callable[[int], Batch], first: int, last: int
+) -> Iterator[Iterator[Batch]]:
+    """The batches of steps ``first`` to ``last`` - 1, made ahead in a thread."""
+    with ThreadPoolExecutor(1, thread_name_prefix="batches") as pool:
+        pending = [
+            pool.submit(make, step) for step in range(first, min(first + AHEAD, last))
+        ]
+
+        def batches() -> Iterator[Batch]:
+            for step in range(first, last):
+                batch = pending.pop(0).result()
+                if step + AHEAD < last:
+                    pending.append(pool.submit(make, step + AHEAD))
+                yield batch
+
+        try:
+            yield batches()
+        finally:
+            for future in pending:
+                future.cancel()

@@ -11,9 +11,15 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from spt_core import bundled
 from spt_core.errors import InputError
 from spt_core.patches import weights
 from spt_core.patches.encoder import EncoderCard, TorchEncoder
+from spt_core.patches.encoder_file import (
+    encoder_file_of,
+    read_encoder_card,
+    usable_card,
+)
 
 _TORCHVISION = "https://download.pytorch.org/models/"
 # Weights files keep these for training alone.
@@ -37,13 +43,21 @@ def register(card: EncoderCard, build: Callable[[], nn.Module]) -> None:
 
 
 def known_encoders() -> list[EncoderCard]:
-    """The cards of all registered encoders."""
-    return [entry.card for entry in _entries.values()]
+    """The cards of all registered encoders, the bundled one first."""
+    return [find_card(bundled.ENCODER), *(entry.card for entry in _entries.values())]
 
 
 def find_card(name: str) -> EncoderCard:
-    """The card of a registered encoder or of any model of timm."""
-    return _entry(name).card
+    """The card of a registered encoder, an encoder file, or any model of timm."""
+    path = bundled.encoder_path() if name == bundled.ENCODER else encoder_file_of(name)
+    if path is None:
+        return _entry(name).card
+    return _stated(path)[1]
+
+
+def build_module(architecture: str) -> nn.Module:
+    """A registered architecture, or any of timm's, without its weights."""
+    return _entry(architecture).build()
 
 
 def load_encoder(name: str, weights_file: Path | None = None) -> TorchEncoder:
@@ -52,11 +66,20 @@ def load_encoder(name: str, weights_file: Path | None = None) -> TorchEncoder:
     Parameters
     ----------
     name
-        A registered name, or any model of timm.
+        A registered name, an encoder file of ``spt train-patches`` (or the folder of
+        its run), or any model of timm.
     weights_file
         A ``.safetensors`` or ``.pth`` of the user's; otherwise what ``spt encoders
-        get`` has fetched.
+        get`` has fetched. An encoder file says by itself what it is.
     """
+    own = encoder_file_of(str(weights_file or name))
+    if name == bundled.ENCODER and weights_file is None:
+        own = bundled.encoder_path()
+    if own is not None and (weights_file is None or read_encoder_card(own)):
+        architecture, card = _stated(own)
+        module = build_module(architecture)
+        weights.fill(module, weights.read(own), own)
+        return TorchEncoder(module, card)
     entry = _entry(name)
     card = entry.card
     if card.weights == "seed":
@@ -78,6 +101,19 @@ def load_encoder(name: str, weights_file: Path | None = None) -> TorchEncoder:
     return TorchEncoder(module, card)
 
 
+def _stated(path: Path) -> tuple[str, EncoderCard]:
+    """The architecture and the card that an encoder file states."""
+    stated = read_encoder_card(path)
+    if stated is None:
+        raise InputError(
+            f"{path} holds weights without a card. Say of which encoder they are: "
+            f"--encoder NAME --encoder-weights {path}."
+        )
+    ours = stated["name"] == bundled.ENCODER
+    card = usable_card(stated, weights="bundled" if ours else "file")
+    return str(stated["architecture"]), card
+
+
 def _entry(name: str) -> Entry:
     if name in _entries:
         return _entries[name]
@@ -85,8 +121,9 @@ def _entry(name: str) -> Entry:
     if entry is None:
         names = ", ".join(sorted(_entries))
         raise InputError(
-            f"There is no encoder {name!r}. Known are {names}, and any model of timm "
-            "by its name (such as vit_small_patch16_224). 'spt encoders' lists them."
+            f"There is no encoder {name!r}. Known are {bundled.ENCODER}, {names}, and "
+            "any model of timm by its name (such as vit_small_patch16_224); an encoder "
+            "of your own is given by its file. 'spt encoders' lists them."
         )
     return entry
 

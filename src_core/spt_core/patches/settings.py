@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spt_core.bundled import ENCODER
 from spt_core.patches.encoder import EncoderCard
 from spt_core.slides.grid import MIN_TISSUE
+from spt_core.slides.tissue import Tissue
 from spt_core.tokens.tokens import Tokens
 
 NO_STAIN = "none"
@@ -27,7 +29,7 @@ class EncodeSettings:
         Threads that read patches, that encode batches, and that torch uses in each.
     """
 
-    encoder: str = "resnet34"
+    encoder: str = ENCODER
     weights: Path | None = None
     patch_size: int | None = None
     target_mpp: float | None = None
@@ -61,12 +63,16 @@ class EncodeSettings:
 
 @dataclass(frozen=True)
 class SlideTask:
-    """One slide to encode, and where its features go."""
+    """One slide to encode, and where its features go.
+
+    ``tissue`` is given where somebody has looked for it already.
+    """
 
     path: Path
     name: str
     out: Path
     mpp: float | None = None
+    tissue: Tissue | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -302,7 +302,7 @@ def test_a_loss_that_stays_at_chance_is_said_once(
     cohort, tmp_path, monkeypatch, margin, times
 ):
     """A loss near the level of chance, for a wide and for a narrow meaning of near."""
-    monkeypatch.setattr("spt_core.learning.trainer.CHANCE_MARGIN", margin)
+    monkeypatch.setattr("spt_core.learning.loop.CHANCE_MARGIN", margin)
     still = tiny(
         cohort,
         tmp_path / "run",
@@ -318,6 +318,7 @@ def test_a_loss_that_stays_at_chance_is_said_once(
 
 def test_a_collapse_is_seen_and_said(cohort, tmp_path, monkeypatch):
     monkeypatch.setattr("spt_core.learning.trainer.COLLAPSED_SPREAD", 10.0)
+    monkeypatch.setattr("spt_core.learning.loop.COLLAPSED_SPREAD", 10.0)
     seen, _ = finish(train(tiny(cohort, tmp_path / "run", epochs=2)))
     assert sum(isinstance(event, Collapsed) for event in seen) == 1
 
