@@ -113,10 +113,7 @@ def _sample_tiles(
 ) -> tuple[Pixels, NDArray[np.bool_], tuple[float, float]]:
     """Read every k-th tile across and down, and let it stand for those around it."""
     level = slide.levels[index]
-    tw, th = (
-        n if 64 <= n <= _CHUNK else 512
-        for n in slide._source.tile_sizes[level.file_level]
-    )
+    tw, th = (n if 64 <= n <= _CHUNK else 512 for n in slide.tile_size(index))
     across, down = -(-level.width // tw), -(-level.height // th)
     k = max(2, math.ceil(math.sqrt(level.width * level.height / _WHOLE_PIXELS)))
     wanted = scale / slide.level_downsamples[index]

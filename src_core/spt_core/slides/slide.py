@@ -111,6 +111,10 @@ class Slide:
         """Label, macro and thumbnail. They may name the patient: never store these."""
         return self._source.associated_images()
 
+    def tile_size(self, level: int) -> tuple[int, int]:
+        """The width and height of the file's own tiles that a level is read from."""
+        return self._source.tile_sizes[self.levels[level].file_level]
+
     @cached_property
     def pyramid(self) -> list[da.Array]:
         """Dask arrays ``(y, x, 3)`` uint8, largest first, nothing read yet."""
@@ -119,10 +123,7 @@ class Slide:
             if level.is_made:
                 chunk = (MADE_CHUNK, MADE_CHUNK)
             else:
-                chunk = chunk_size(
-                    self._source.tile_sizes[level.file_level],
-                    (level.width, level.height),
-                )
+                chunk = chunk_size(self.tile_size(index), (level.width, level.height))
             arrays.append(
                 da.from_array(
                     LevelPixels(self, index),
