@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 
 from spt_core.tokens.tokens import TokenFacts
 
@@ -102,6 +103,38 @@ def cell_map(
         origin = corner[0] + first[::-1] * step
         return CellMap(out, (int(origin[0]), int(origin[1])), step_xy)
     return _by_nearest(values, l0_xy, step_xy)
+
+
+def lattice_map(
+    values: NDArray[np.floating],
+    l0_xy: NDArray[np.integer],
+    l0_step_xy: tuple[int, int],
+    l0_size_xy: tuple[int, int],
+) -> NDArray[np.float32]:
+    """Draw values (n,) on the lattice of the whole slide, (rows, cols).
+
+    Cell (0, 0) begins at level-0 (0, 0). The picture has the same shape however few
+    patches are known, so that one that refines never moves.
+    """
+    cols, rows = (
+        max(1, size // step) for size, step in zip(l0_size_xy, l0_step_xy, strict=True)
+    )
+    out = np.full((rows, cols), np.nan, np.float32)
+    col, row = (np.asarray(l0_xy, np.int64) // np.asarray(l0_step_xy, np.int64)).T
+    inside = (row >= 0) & (row < rows) & (col >= 0) & (col < cols)
+    out[row[inside], col[inside]] = np.asarray(values, np.float32)[inside]
+    return out
+
+
+def smoothed(values: NDArray[np.float32], cells: float) -> NDArray[np.float32]:
+    """Blur a map over the cells that have a value; the others stay NaN."""
+    if cells <= 0:
+        return values
+    there = np.isfinite(values)
+    filled = ndimage.gaussian_filter(np.where(there, values, 0), cells, mode="constant")
+    weight = ndimage.gaussian_filter(there.astype(np.float32), cells, mode="constant")
+    blurred = filled / np.maximum(weight, 1e-6)
+    return np.where(there, blurred, np.nan).astype(np.float32)
 
 
 def _by_nearest(

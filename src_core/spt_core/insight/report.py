@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from PIL import Image
 from spt_core._version import __version__
 from spt_core.files import written_whole
 from spt_core.insight.colours import class_colour
-from spt_core.insight.faithfulness import Faithfulness
 from spt_core.insight.geometry import Geometry
 from spt_core.insight.maps import attention_values
 from spt_core.insight.overlay import attention_overlay, class_overlay
@@ -31,6 +30,10 @@ from spt_core.insight.results import (
     Prediction,
 )
 from spt_core.slides.slide import Slide
+
+if TYPE_CHECKING:
+    # It loads torch, and a window writes reports too.
+    from spt_core.insight.faithfulness import Faithfulness
 
 CITATION = (
     "A self-supervised framework for learning whole slide representations "
@@ -79,7 +82,7 @@ class ReportParts:
     command: str
     slide: Slide | None = None
     classes: ClassMap | None = None
-    faithfulness: Faithfulness | None = None
+    faithfulness: "Faithfulness | None" = None
 
 
 def write_report(path: Path, parts: ReportParts) -> None:
@@ -192,7 +195,7 @@ def _regions(parts: ReportParts) -> list[str]:
     ]
 
 
-def _faithfulness(check: Faithfulness) -> list[str]:
+def _faithfulness(check: "Faithfulness") -> list[str]:
     rows = "".join(
         f"<tr><td>{gone:.0%}</td><td>{most:.3f}</td><td>{any_:.3f}</td>"
         f"<td>{least:.3f}</td></tr>"
