@@ -4,9 +4,10 @@ A slide model learns from masked and cropped views, so a part of a slide is a fa
 question to it; patches are encoded from coarse to fine, so any part is a fair sample.
 """
 
+import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from spt_core.patches import (
     EncodeSettings,
     PartialTokens,
     PatchEncoder,
+    SlideResult,
     SlideStarted,
     encode_slide,
 )
@@ -34,6 +36,16 @@ FIRST, FEWEST = 128, 16
 FIRST_SHARE = 0.0125
 # Smaller than encoding alone would choose: the first tokens come sooner.
 CPU_BATCH = 16
+# Looking, between those moments, takes at most such a share of the time.
+LOOKING_SHARE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Grown:
+    """All tokens of a slide so far; ``total`` patches are expected."""
+
+    tokens: Tokens
+    total: int
 
 
 def moments(total: int) -> Iterator[int]:
@@ -90,14 +102,8 @@ def predict_slide(
     The prediction of the whole slide, as ``predict`` gives it from the feature file.
     """
     settings = settings_for(model, settings)
-    if settings.batch_size is None and choose_device(settings.device).type == "cpu":
-        settings = replace(settings, batch_size=CPU_BATCH)
-    parts: list[Tokens] = []
     ask = {"margin": margin, "patient": patient}
-    seen, total = 0, 0
-    left: Iterator[int] = iter(())
-    next_look: int | None = None
-    events = encode_slide(path, features, settings, encoder=encoder, l0_from=l0_from)
+    events = grow_tokens(path, features, settings, encoder=encoder, l0_from=l0_from)
     try:
         with closing(events):
             while True:
@@ -106,26 +112,76 @@ def predict_slide(
                 except StopIteration as stop:
                     result = stop.value
                     break
-                if isinstance(event, SlideStarted):
-                    total = event.total
-                    left = moments(total)
-                    next_look = next(left, None)
-                if not isinstance(event, PartialTokens):
+                if isinstance(event, Grown):
+                    tokens, total = event.tokens, event.total
+                    yield predict(model, tokens, total=total, **ask)  # type: ignore[arg-type]
+                else:
                     yield event
-                    continue
-                parts.append(event.tokens)
-                seen += len(event.tokens)
-                if next_look is not None and seen >= next_look:
-                    parts = [joined(parts)]
-                    yield predict(model, parts[0], total=total, **ask)  # type: ignore[arg-type]
-                    while next_look is not None and next_look <= seen:
-                        next_look = next(left, None)
     except InputError:
         if not has_no_tissue(path, settings):
             raise
         return predict(model, no_tokens(model, path))
     tokens = read_for(model, result.path)
     return predict(model, tokens, **ask)  # type: ignore[arg-type]
+
+
+def grow_tokens(
+    path: str | Path,
+    features: str | Path,
+    settings: EncodeSettings,
+    *,
+    every: float | None = None,
+    **options: Any,
+) -> Generator[Any, None, SlideResult]:
+    """Encode a slide, and hand over all its tokens so far from time to time.
+
+    Yields the events of ``encode_slide``, to which ``options`` go, with ``Grown`` in
+    place of the tokens: at 128, 256, 512 ... of them (sooner on a small slide).
+
+    Parameters
+    ----------
+    every
+        Seconds after which to look in between, too, if looking took less than a tenth
+        of the time since.
+    """
+    if settings.batch_size is None and choose_device(settings.device).type == "cpu":
+        settings = replace(settings, batch_size=CPU_BATCH)
+    parts: list[Tokens] = []
+    seen, total = 0, 0
+    left: Iterator[int] = iter(())
+    next_look: int | None = None
+    looked = time.perf_counter()
+    pause = every
+    events = encode_slide(path, features, settings, **options)
+    with closing(events):
+        while True:
+            try:
+                event = next(events)
+            except StopIteration as stop:
+                return stop.value
+            if isinstance(event, SlideStarted):
+                total = event.total
+                left = moments(total)
+                # What an earlier run left comes by itself, and not evenly: all of it
+                # is the first thing to look at.
+                next_look = event.done or next(left, None)
+            if not isinstance(event, PartialTokens):
+                yield event
+                continue
+            parts.append(event.tokens)
+            seen += len(event.tokens)
+            if seen >= total:
+                continue
+            began = time.perf_counter()
+            is_due = next_look is not None and seen >= next_look
+            if is_due or (pause is not None and began - looked > pause):
+                parts = [joined(parts)]
+                yield Grown(parts[0], total)
+                looked = time.perf_counter()
+                if every is not None:
+                    pause = max(every, (looked - began) / LOOKING_SHARE)
+                while next_look is not None and next_look <= seen:
+                    next_look = next(left, None)
 
 
 def joined(parts: list[Tokens]) -> Tokens:

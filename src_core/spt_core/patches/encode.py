@@ -28,6 +28,7 @@ from spt_core.patches.settings import (
 )
 from spt_core.slides.grid import PatchGrid
 from spt_core.slides.names import slide_name
+from spt_core.slides.tissue import Tissue
 from spt_core.tokens import layout
 
 Event = Progress | Note | SlideStarted | PartialTokens | SlideResult
@@ -43,6 +44,9 @@ def encode_slide(
     *,
     encoder: PatchEncoder | None = None,
     l0_from: tuple[float, float] | None = None,
+    order: Order | None = None,
+    name: str | None = None,
+    tissue: Tissue | None = None,
 ) -> Generator[Event, None, SlideResult]:
     """Encode one slide into a feature file, showing tokens as they come.
 
@@ -57,6 +61,12 @@ def encode_slide(
         A loaded encoder, where there is one already; otherwise ``settings`` name it.
     l0_from
         Begin at this level-0 (x, y) and go outwards, instead of from coarse to fine.
+    order
+        In which order to encode, instead of either.
+    name
+        What to call the slide and its feature file, where not by its own name.
+    tissue
+        Where the tissue is, if that is known already.
 
     Yields
     ------
@@ -69,9 +79,10 @@ def encode_slide(
         Where the slide cannot be encoded, with the reason.
     """
     path = Path(path)
-    name = slide_name(path)
-    task = SlideTask(path, name, Path(out) / f"{name}{layout.ENDING}")
-    order = None if l0_from is None else partial(_outwards, l0_from)
+    name = name or slide_name(path)
+    task = SlideTask(path, name, Path(out) / f"{name}{layout.ENDING}", tissue=tissue)
+    if order is None and l0_from is not None:
+        order = partial(_outwards, l0_from)
     events = encode_slides(
         [task], settings, encoder=encoder, order=order, give_tokens=True
     )

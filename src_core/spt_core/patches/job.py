@@ -147,7 +147,7 @@ def _prepare(
         "allow_upsampling": settings.allow_upsampling,
     }
     patch_step(slide, **patch)  # what is wrong with the pixel size is said at once
-    tissue = find_tissue(slide)
+    tissue = task.tissue or find_tissue(slide)
     grid = lay_grid(slide, tissue, min_tissue=settings.min_tissue, **patch)
     if len(grid) == 0:
         raise InputError(

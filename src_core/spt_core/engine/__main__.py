@@ -1,0 +1,50 @@
+"""``python -m spt_core.engine``: first the priority, then the pipe, then torch."""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from spt_core.engine.priority import lower_priority
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m spt_core.engine")
+    parser.add_argument("--folder", type=Path, required=True, help="for arrays")
+    parser.add_argument("--parent", type=int, help="end when this process has ended")
+    args = parser.parse_args()
+    # Before anything starts a thread: threads inherit it.
+    priority = lower_priority()
+    # Ctrl+C in a terminal is meant for the window, which ends the engine itself.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+
+    from spt_core.engine.channel import Channel
+    from spt_core.engine.parent import watch_parent
+    from spt_core.engine.serving import Server
+
+    channel = Channel.on_standard_streams(args.folder)
+    server = Server(channel)
+    server.listen()
+    if args.parent is not None:
+        watch_parent(args.parent, lambda: server.stop(clear=True))
+    try:
+        channel.send("starting", facts={"priority": priority, "pid": os.getpid()})
+
+        from spt_core.engine.failures import explain
+        from spt_core.engine.works import Works, about
+
+        works = Works()
+        channel.send("ready", facts=about())
+        server.serve(works.table(), explain, works.steer)
+    except BrokenPipeError:
+        channel.clear()
+    # Nothing is left to do, and threads of libraries need not be waited for.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Every error as a sentence for the person in front of the window."""
+
+import logging
+from pathlib import Path
+
+from spt_core.devices import free_memory, is_out_of_memory
+from spt_core.engine.messages import (
+    MAGNIFICATION,
+    MEMORY,
+    NO_PIXEL_SIZE,
+    NO_TISSUE,
+    OTHER,
+    UNREADABLE,
+    Failure,
+    Request,
+)
+from spt_core.errors import InputError
+from spt_core.slides import Slide, UnreadableRegionError
+from spt_core.slides.grid import MissingPixelSizeError
+from spt_core.slides.tissue import Tissue
+
+log = logging.getLogger(__name__)
+
+
+def explain(error: BaseException, request: Request) -> Failure:
+    """What to say of an error that ended a request."""
+    if isinstance(error, Failure):
+        return error
+    if lacks_memory(error):
+        log.warning("Out of memory: %s", error)
+        # A traceback holds what the failed work held.
+        error.__traceback__ = None
+        free_memory()
+        return Failure(
+            MEMORY,
+            "There was not enough memory to go on. What was found so far is kept. "
+            "Close other programs, then start again: the work goes on from there.",
+        )
+    if isinstance(error, MissingPixelSizeError):
+        return no_pixel_size(slide_title(request))
+    if isinstance(error, UnreadableRegionError):
+        return Failure(UNREADABLE, str(error))
+    if isinstance(error, InputError):
+        return Failure(OTHER, str(error))
+    log.error("A request failed", exc_info=error)
+    if isinstance(error, OSError):
+        place = f" ({error.filename})" if error.filename else ""
+        return Failure(
+            OTHER,
+            f"The computer refused to read or write a file{place}: "
+            f"{error.strerror or error}. What was found so far is kept.",
+        )
+    return Failure(
+        OTHER,
+        f"Something went wrong that should not have: {type(error).__name__}: {error}. "
+        "What was found so far is kept; please report this.",
+    )
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an error comes of too little memory."""
+    if is_out_of_memory(error):
+        return True
+    if isinstance(error, OSError):
+        return error.errno == 12  # ENOMEM
+    return isinstance(error, RuntimeError) and "start new thread" in str(error)
+
+
+def slide_title(request: Request) -> str:
+    return Path(str(request.get("slide", "This slide"))).name
+
+
+def no_pixel_size(name: str) -> Failure:
+    return Failure(
+        NO_PIXEL_SIZE,
+        f"{name} does not say how large its pixels are. What is its pixel size in "
+        "micrometres? Scanned at 20x it is about 0.5, at 40x about 0.25.",
+    )
+
+
+def too_coarse(slide: Slide, target_mpp: float) -> Failure:
+    return Failure(
+        MAGNIFICATION,
+        f"{slide.path.name} has pixels of {slide.mpp:.2g} µm, too coarse for this "
+        f"model, which learned from pixels of {target_mpp:.2g} µm. Choose a model for "
+        "such slides, or correct the slide's pixel size if it is wrong.",
+    )
+
+
+def no_tissue(slide: Slide, tissue: Tissue) -> Failure:
+    share = (
+        f"only {tissue.share:.1%} of it looks like tissue, in pieces too small to use"
+        if tissue.mask.any()
+        else "none of it looks like tissue"
+    )
+    return Failure(
+        NO_TISSUE,
+        f"No tissue was found on {slide.path.name}: {share}. Is this the right slide, "
+        "and is its pixel size right?",
+        {"tissue": tissue.mask},
+    )

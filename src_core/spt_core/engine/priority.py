@@ -1,0 +1,46 @@
+"""Taking only the processor time that nobody else wants."""
+
+import os
+import sys
+
+_BELOW_NORMAL = 0x4000  # Windows: BELOW_NORMAL_PRIORITY_CLASS
+_NICE = 10
+
+
+def lower_priority() -> str:
+    """Lower this process's priority; threads started later inherit it.
+
+    Returns
+    -------
+    What was done: ``idle``, ``below normal``, ``nice`` or ``unchanged``.
+    """
+    if sys.platform == "win32":
+        return _below_normal()
+    if hasattr(os, "SCHED_IDLE"):
+        try:
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            return "idle"
+        except OSError:  # some containers forbid it
+            pass
+    try:
+        os.nice(_NICE)
+    except OSError:
+        return "unchanged"
+    return "nice"
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _below_normal() -> str:
+    import ctypes
+
+    kernel = ctypes.windll.kernel32  # type: ignore[attr-defined]
+    kernel.GetCurrentProcess.restype = ctypes.c_void_p
+    kernel.SetPriorityClass.argtypes = (ctypes.c_void_p, ctypes.c_uint32)
+    done = kernel.SetPriorityClass(kernel.GetCurrentProcess(), _BELOW_NORMAL)
+    return "below normal" if done else "unchanged"

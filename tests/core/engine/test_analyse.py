@@ -1,0 +1,157 @@
+"""An analysis through the pipe: the same numbers as the core's, growing."""
+
+import numpy as np
+import pytest
+
+from spt_core import load_model, open_slide
+from spt_core.insight.class_map import class_map
+from spt_core.insight.predicting import predict, read_for
+from spt_core.slides.tissue import find_tissue
+from tests.core.engine.pipe import of
+from tests.core.insight.conftest import finish
+from tests.core.insight.slides import SECRETS, make_model
+from tests.made_slides import damage_tile, write_tiff
+
+
+def test_a_whole_analysis(engine, analysed, slide, model):
+    kinds = [message["event"] for message in analysed]
+    assert kinds.index("started") < kinds.index("prediction") < kinds.index("class_map")
+    assert kinds[-1] == "done"
+    started, last = of(analysed, "started")[0], analysed[-1]
+    predictions, maps = of(analysed, "prediction"), of(analysed, "class_map")
+    seen = [message["seen"] for message in predictions]
+    assert len(seen) >= 4
+    assert seen == sorted(seen)
+    assert seen[0] < 0.2
+    assert seen[-1] == 1.0
+    assert started["patches"] == last["patches"] == last["total"]
+    np.testing.assert_array_equal(
+        engine.array(started, "tissue"), find_tissue(open_slide(slide)).mask
+    )
+    # The numbers are those that the core gives for the feature file.
+    loaded = load_model(model)
+    tokens = read_for(loaded, last["features"])
+    expected = predict(loaded, tokens)
+    np.testing.assert_allclose(last["probabilities"], expected.probabilities, rtol=1e-5)
+    np.testing.assert_allclose(
+        engine.array(predictions[-1], "attention"), expected.attention, rtol=1e-4
+    )
+    np.testing.assert_array_equal(engine.array(predictions[-1], "l0_xy"), tokens.xy)
+    np.testing.assert_array_equal(engine.array(predictions[-1], "g_rc"), tokens.g_rc)
+    drawn, _ = finish(class_map(loaded, tokens))
+    np.testing.assert_allclose(
+        engine.array(maps[-1], "probabilities"), drawn.probabilities, atol=1e-5
+    )
+    np.testing.assert_array_equal(engine.array(maps[-1], "unsure"), drawn.unsure)
+    # Each patch covers what the slide's pixel size says: 64 pixels of 1 µm at 0.5 µm.
+    assert started["patch_l0"] == [128, 128]
+    assert last["reused"] is False
+
+
+def test_growing_parts_are_parts_of_the_whole(engine, analysed):
+    whole = of(analysed, "prediction")[-1]["total"]
+    for message in of(analysed, "prediction")[:-1]:
+        xy = engine.array(message, "l0_xy")
+        attention = engine.array(message, "attention")
+        assert len(xy) == message["patches"] == attention.shape[1] < whole
+        assert len(np.unique(xy, axis=0)) == len(xy)
+
+
+def test_another_model_of_the_same_encoder_takes_the_kept_features(
+    engine, analysed, slide, tmp_path
+):
+    other = make_model(tmp_path / "other.safetensors", seed=5)
+    folder = analysed[-1]["features"].rsplit("/", 1)[0]
+    again = engine.finish(
+        engine.ask("analyse", slide=slide, model=other, features=folder)
+    )
+    assert again[-1]["event"] == "done"
+    assert again[-1]["reused"] is True
+    assert again[-1]["features"] == analysed[-1]["features"]
+    assert again[-1]["probabilities"] != analysed[-1]["probabilities"]
+    assert of(again, "started")[0]["patches"] == of(analysed, "started")[0]["patches"]
+    assert not any("looking" in one["message"] for one in of(again, "progress"))
+
+
+def test_nothing_kept_names_the_slide(analysed):
+    folder = analysed[-1]["features"].rsplit("/", 1)[0]
+    from pathlib import Path
+
+    files = list(Path(folder).iterdir())
+    assert len(files) == 2  # features and tissue
+    for path in files:
+        content = path.read_bytes()
+        for secret in SECRETS:
+            assert secret not in path.name
+            assert secret.encode() not in content
+
+
+def test_without_a_model_the_slide_is_encoded(engine, slide, tmp_path):
+    seen = engine.finish(
+        engine.ask("analyse", slide=slide, encoder="small-random", features=tmp_path)
+    )
+    assert seen[-1]["event"] == "done", seen[-1]
+    assert seen[-1]["probabilities"] is None
+    assert not of(seen, "class_map")
+    assert engine.array(of(seen, "prediction")[-1], "attention").shape[0] == 0
+
+
+@pytest.fixture
+def ask(engine, model, tmp_path):
+    def ask(slide, **facts):
+        facts = {"model": model, "features": tmp_path / "f", **facts}
+        return engine.finish(engine.ask("analyse", slide=slide, **facts))
+
+    return ask
+
+
+GLASS = np.full((1500, 1500, 3), 240, np.uint8)
+
+
+def test_no_tissue_is_a_sentence_with_the_mask(engine, ask, tmp_path):
+    write_tiff(tmp_path / "glass.tif", GLASS, levels=2)
+    end = ask(tmp_path / "glass.tif")[-1]
+    assert (end["event"], end["kind"]) == ("failed", "no_tissue")
+    assert "glass.tif" in end["sentence"]
+    assert "--" not in end["sentence"]
+    assert not engine.array(end, "tissue").any()
+
+
+def test_a_missing_pixel_size_is_asked_for(ask, tmp_path):
+    write_tiff(tmp_path / "unknown.tif", GLASS, mpp_xy=None, levels=1)
+    end = ask(tmp_path / "unknown.tif")[-1]
+    assert (end["event"], end["kind"]) == ("failed", "no_pixel_size")
+    # Given one, the slide is looked at.
+    assert ask(tmp_path / "unknown.tif", slide_mpp=0.5)[-1]["kind"] == "no_tissue"
+
+
+def test_too_coarse_a_slide_is_told(ask, tmp_path):
+    write_tiff(tmp_path / "coarse.tif", GLASS, mpp_xy=(4.0, 4.0), levels=1)
+    end = ask(tmp_path / "coarse.tif")[-1]
+    assert (end["event"], end["kind"]) == ("failed", "magnification")
+    assert "4 µm" in end["sentence"]
+    assert "1 µm" in end["sentence"]
+
+
+def test_what_is_no_slide_or_no_model_is_told(ask, slide, tmp_path):
+    (tmp_path / "no.svs").write_bytes(b"nothing of the kind")
+    assert ask(tmp_path / "no.svs")[-1]["kind"] == "unreadable"
+    assert ask(tmp_path / "missing.svs")[-1]["kind"] == "unreadable"
+    assert ask(slide, model=tmp_path / "no.svs")[-1]["kind"] == "model"
+    assert ask(slide, model=tmp_path / "none")[-1]["kind"] == "model"
+
+
+def test_a_damaged_region_is_a_note_and_the_rest_goes_on(ask, slide, tmp_path):
+    broken = tmp_path / "broken.svs"
+    broken.write_bytes(slide.read_bytes())
+    damage_tile(broken, tile=50)
+    seen = ask(broken)
+    assert seen[-1]["event"] == "done"
+    assert any("cannot be decoded" in one["sentence"] for one in of(seen, "note"))
+    assert any("broken.svs" in one["sentence"] for one in of(seen, "note"))
+
+
+def test_an_unknown_request_fails_and_the_engine_goes_on(engine, ask, slide):
+    assert engine.finish(engine.ask("dance"))[-1]["kind"] == "other"
+    engine.process.stdin.write(b"this is no JSON\n[1, 2]\n")
+    assert ask(slide)[-1]["event"] == "done"
