@@ -202,12 +202,7 @@ def _grid(task: Task, tissue: Tissue) -> PatchGrid:
             min_tissue=settings.min_tissue,
         )
     except InputError as error:  # smaller than one patch
-        raise Failure(
-            failures.NO_TISSUE,
-            f"{task.slide.path.name} is too small to be analysed: it shows less than "
-            "one field that the model looks at. Is its pixel size right?",
-            {"tissue": tissue.mask},
-        ) from error
+        raise failures.too_small(task.slide, tissue) from error
     if len(grid) == 0:
         raise failures.no_tissue(task.slide, tissue)
     return grid
@@ -275,7 +270,7 @@ def _started(
             "device": task.settings.device,
             "encoder": task.encoder.card.name,
         },
-        {"tissue": tissue.mask},
+        {"mask": tissue.mask},
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from spt_core import bundled
 from spt_core.devices import choose_device
 from spt_core.engine.messages import MODEL, Failure
 from spt_core.errors import InputError
@@ -47,6 +48,8 @@ class Desk:
 
     def model(self, path: str, device: str | None = None) -> SlideModel:
         try:
+            if path == bundled.SLIDE_MODEL:
+                path = str(bundled.slide_model_path())
             where = choose_device(device or "auto")
             return self._models.get(
                 (_version(path), str(where)), lambda: load_model(path, where)

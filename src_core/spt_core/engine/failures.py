@@ -97,5 +97,16 @@ def no_tissue(slide: Slide, tissue: Tissue) -> Failure:
         NO_TISSUE,
         f"No tissue was found on {slide.path.name}: {share}. Is this the right slide, "
         "and is its pixel size right?",
-        {"tissue": tissue.mask},
+        {"downsample": list(tissue.l0_scale_xy)},
+        {"mask": tissue.mask},
+    )
+
+
+def too_small(slide: Slide, tissue: Tissue) -> Failure:
+    return Failure(
+        NO_TISSUE,
+        f"{slide.path.name} is too small to be analysed: it shows less than one field "
+        "that the model looks at. Is its pixel size right?",
+        {"downsample": list(tissue.l0_scale_xy)},
+        {"mask": tissue.mask},
     )

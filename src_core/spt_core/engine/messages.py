@@ -60,9 +60,18 @@ class Failure(Exception):
     """Why a request cannot be answered, for the person who asked."""
 
     def __init__(
-        self, kind: str, sentence: str, arrays: Mapping[str, NDArray] | None = None
+        self,
+        kind: str,
+        sentence: str,
+        facts: Mapping[str, Any] | None = None,
+        arrays: Mapping[str, NDArray] | None = None,
     ) -> None:
         super().__init__(sentence)
         self.kind = kind
         self.sentence = sentence
+        self.facts = facts or {}
         self.arrays = arrays or {}
+
+    def said(self) -> Say:
+        facts = {"kind": self.kind, "sentence": self.sentence, **self.facts}
+        return Say("failed", facts, self.arrays)

@@ -159,12 +159,7 @@ class Server:
             return None
         # Whatever it is, it ends one request and not the engine.
         except Exception as error:  # noqa: BLE001
-            failure = explain(error, request)
-        return Say(
-            "failed",
-            {"kind": failure.kind, "sentence": failure.sentence},
-            failure.arrays,
-        )
+            return explain(error, request).said()
 
 
 def _is_news(say: Say, said: float) -> bool:

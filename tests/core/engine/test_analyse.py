@@ -26,7 +26,7 @@ def test_a_whole_analysis(engine, analysed, slide, model):
     assert seen[-1] == 1.0
     assert started["patches"] == last["patches"] == last["total"]
     np.testing.assert_array_equal(
-        engine.array(started, "tissue"), find_tissue(open_slide(slide)).mask
+        engine.array(started, "mask"), find_tissue(open_slide(slide)).mask
     )
     # The numbers are those that the core gives for the feature file.
     loaded = load_model(model)
@@ -114,7 +114,7 @@ def test_no_tissue_is_a_sentence_with_the_mask(engine, ask, tmp_path):
     assert (end["event"], end["kind"]) == ("failed", "no_tissue")
     assert "glass.tif" in end["sentence"]
     assert "--" not in end["sentence"]
-    assert not engine.array(end, "tissue").any()
+    assert not engine.array(end, "mask").any()
 
 
 def test_a_missing_pixel_size_is_asked_for(ask, tmp_path):
