@@ -5,8 +5,10 @@ never under its name. Nothing here loads torch: the window asks for the size its
 """
 
 import hashlib
+import io
 import json
 import os
+import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -58,13 +60,14 @@ class Entry:
     def tissue(self) -> Tissue | None:
         """Where the slide's tissue is, if that was kept."""
         try:
-            with np.load(self._tissue_file, allow_pickle=False) as stored:
+            content = io.BytesIO(self._tissue_file.read_bytes())
+            with np.load(content, allow_pickle=False) as stored:
                 width, height = stored["l0_scale_xy"].tolist()
                 rows, cols = stored["shape"].tolist()
                 bits = np.unpackbits(stored["mask"], count=rows * cols)
                 mask = bits.astype(bool).reshape(rows, cols)
                 return Tissue(mask, (width, height), tuple(stored["notes"].tolist()))
-        except (OSError, ValueError, KeyError, EOFError):
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             return None
 
     def keep_tissue(self, tissue: Tissue) -> None:

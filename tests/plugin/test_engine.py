@@ -1,0 +1,236 @@
+"""The client of the engine: messages, crashes, restarts, and a clean end."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from napari_spt import _engine
+from napari_spt._engine import Engine, Message
+from spt_core.sample import write_sample_slide
+from spt_core.tokens import read_tokens
+
+ENDS = ("done", "cancelled", "failed")
+POSIX = pytest.mark.skipif(os.name == "nt", reason="kills by signals")
+
+
+@pytest.fixture(scope="module")
+def slide(tmp_path_factory):
+    path = tmp_path_factory.mktemp("slide") / "sample.tif"
+    for _ in write_sample_slide(path, size=2560, workers=1):
+        pass
+    return path
+
+
+@pytest.fixture
+def work(slide, tmp_path):
+    return {"slide": slide, "model": "bundled", "features": tmp_path / "features"}
+
+
+@pytest.fixture
+def engine():
+    engine = Engine()
+    yield engine
+    engine.close()
+
+
+def collect(engine, is_over, seconds=90.0):
+    """Everything that is said until it is over."""
+    seen: list[Message] = []
+    end = time.monotonic() + seconds
+    while not is_over(seen):
+        assert time.monotonic() < end, [m.event for m in seen]
+        began = time.perf_counter()
+        seen += engine.poll()
+        assert time.perf_counter() - began < 0.1  # polling never waits
+        time.sleep(0.02)
+    return seen
+
+
+def until(engine, request, *events, seconds=90.0):
+    def is_over(seen):
+        return any(m.request == request and m.event in (events or ENDS) for m in seen)
+
+    return collect(engine, is_over, seconds)
+
+
+def folders():
+    return set(Path(tempfile.gettempdir()).glob(f"{_engine._PREFIX}*"))
+
+
+def test_from_off_to_a_result_and_off_again(work):
+    before, threads = folders(), threading.active_count()
+    engine = Engine()
+    assert engine.state == "off"
+    assert engine.poll() == []
+    began = time.perf_counter()
+    engine.start()
+    assert time.perf_counter() - began < 0.3
+    assert engine.state == "starting"
+    request = engine.submit("analyse", **work)
+    seen = until(engine, request)
+    assert engine.state == "ready"
+    assert engine.about["devices"]
+    assert seen[-1].event == "done", seen[-1]
+    predictions = [m for m in seen if m.event == "prediction"]
+    tokens = read_tokens(seen[-1].facts["features"])
+    assert (predictions[-1].arrays["l0_xy"] == tokens.xy).all()
+    assert predictions[-1].arrays["attention"].shape[1] == len(tokens)
+    (folder,) = folders() - before
+    # What was read is gone.
+    assert [path.name for path in folder.glob("*.npy")] == []
+    pid = engine.pid
+    engine.close()
+    assert engine.state == "off"
+    assert not Path(f"/proc/{pid}").exists()
+    assert folders() == before
+    assert threading.active_count() == threads
+    engine.close()  # twice does no harm
+    assert "torch" not in sys.modules
+
+
+def test_closing_at_work_is_quick_and_clean(work):
+    before, threads = folders(), threading.active_count()
+    engine = Engine()
+    request = engine.submit("analyse", **work)
+    until(engine, request, "prediction")
+    began = time.perf_counter()
+    engine.close()
+    assert time.perf_counter() - began < 5
+    assert folders() == before
+    assert threading.active_count() == threads
+    # It may be used again.
+    assert until(engine, engine.submit("analyse", **work))[-1].event == "done"
+    engine.close()
+
+
+def test_cancel(engine, work):
+    first, second = (engine.submit("analyse", **work) for _ in range(2))
+    seen = until(engine, first, "prediction")
+    engine.cancel(second)
+    engine.cancel(first)
+    seen += until(engine, first)
+    ends = {m.request: m.event for m in seen if m.event in ENDS}
+    assert ends == {first: "cancelled", second: "cancelled"}
+    engine.cancel(999)
+    assert until(engine, engine.submit("analyse", **work))[-1].event == "done"
+
+
+@POSIX
+def test_killed_at_random_moments(engine, work):
+    """A sentence for every open request, and the next click goes on from there."""
+    chance = random.Random(1)
+    done_before = 0
+    for moment in (0.3, None, None, None):
+        first = engine.submit("analyse", **work)
+        second = engine.submit("explore", features="nowhere.h5")
+        seen = []
+        if moment is None:
+            seen = until(engine, first, "started", *ENDS)
+            moment = chance.uniform(0, 1.5)
+        time.sleep(moment)
+        os.kill(engine.pid, signal.SIGKILL)
+        seen += collect(engine, lambda seen: any(m.event == "lost" for m in seen))
+        assert engine.state == "lost"
+        for request in (first, second):
+            ends = [m for m in seen if m.request == request and m.event in ENDS]
+            assert len(ends) == 1
+            if ends[0].event == "failed" and ends[0].facts["kind"] != "other":
+                assert ends[0].facts["kind"] == "memory"
+                assert "kept" in ends[0].facts["sentence"]
+        for message in seen:
+            if message.event == "started":
+                assert message.facts["done"] >= done_before
+                done_before = message.facts["done"]
+    seen = until(engine, engine.submit("analyse", **work))
+    assert seen[-1].event == "done"
+    assert engine.state == "ready"
+    started = next(m for m in seen if m.event == "started")
+    assert started.facts["done"] > 0
+    tokens = read_tokens(seen[-1].facts["features"])
+    assert len(tokens) == started.facts["patches"]
+
+
+@POSIX
+def test_a_crash_is_not_called_lack_of_memory(engine, work):
+    request = engine.submit("analyse", **work)
+    until(engine, request, "started")
+    os.kill(engine.pid, signal.SIGSEGV)
+    end = until(engine, request)[-1]
+    seen = [m for m in [end] if m.event == "failed"] or [end]
+    assert seen[0].facts["kind"] == "crash"
+
+
+def test_an_engine_that_cannot_start_says_why(engine, work, tmp_path, monkeypatch):
+    (tmp_path / "torch.py").write_text("raise ImportError('torch is broken here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    end = next(
+        m
+        for m in until(engine, engine.submit("analyse", **work))
+        if m.event == "failed"
+    )
+    assert end.facts["kind"] == "crash"
+    assert "torch is broken here" in end.facts["sentence"]
+    monkeypatch.delenv("PYTHONPATH")
+    assert until(engine, engine.submit("analyse", **work))[-1].event == "done"
+
+
+@POSIX
+def test_nothing_is_left_of_a_napari_that_is_killed(work):
+    before = folders()
+    code = (
+        "import sys, time\n"
+        "from napari_spt._engine import shared_engine\n"
+        "engine = shared_engine()\n"
+        "engine.submit('analyse', slide=sys.argv[1], model='bundled',\n"
+        "    features=sys.argv[2])\n"
+        "while not any(m.event == 'started' for m in engine.poll()):\n"
+        "    time.sleep(0.02)\n"
+        "print(engine.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, work["slide"], work["features"]],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with parent:
+        child = int(parent.stdout.readline())
+        parent.kill()
+    end = time.monotonic() + 6
+    while folders() != before or _is_running(child):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_the_shared_engine_is_one_and_ends_with_the_program(work):
+    code = (
+        "import sys, time\n"
+        "from napari_spt._engine import shared_engine\n"
+        "assert shared_engine() is shared_engine()\n"
+        "assert shared_engine().state == 'off'\n"
+        "shared_engine().submit('explore', features='nowhere.h5')\n"
+        "print(shared_engine().pid)\n"
+        "assert not {'torch', 'qtpy', 'napari'} & set(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not _is_running(int(done.stdout))
+    assert done.stderr == ""
+
+
+def _is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not status.exists() or ") Z" not in status.read_text()
