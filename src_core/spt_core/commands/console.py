@@ -1,8 +1,11 @@
 """How every command speaks: a progress bar on a terminal, or one JSON object a line."""
 
 import json
+import signal
 import sys
-from collections.abc import Generator
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -38,6 +41,15 @@ class Console:
         On Ctrl-C the generator is closed, which cancels the work and keeps what is
         done, before the interrupt goes on.
         """
+        with _interrupts() as interrupted:
+            return self._shown(events, unit, interrupted)
+
+    def _shown(
+        self,
+        events: Generator[Any, None, Result],
+        unit: str,
+        interrupted: Callable[[], bool],
+    ) -> Result:
         bar: tqdm | None = None
         try:
             while True:
@@ -45,6 +57,8 @@ class Console:
                     event = next(events)
                 except StopIteration as stop:
                     return stop.value
+                if interrupted():
+                    raise KeyboardInterrupt
                 self.record(event_record(event))
                 if self.json_lines:
                     continue
@@ -60,3 +74,29 @@ class Console:
             events.close()
             if bar is not None:
                 bar.close()
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Tell whether Ctrl-C was pressed, even where the exception itself was lost.
+
+    Python drops a KeyboardInterrupt that is raised inside a destructor or a callback.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    pressed = threading.Event()
+
+    def press(number: int, frame: object) -> None:
+        pressed.set()
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:  # somebody's own, or ignored
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, press)
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -6,6 +6,7 @@ embeddings and gradients travel.
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -83,13 +84,27 @@ def joined(device: torch.device) -> Iterator[Processes]:
         yield Processes(dist.get_rank(), dist.get_world_size())
         return
     # The others wait while the first embeds whole slides; that may take hours.
-    dist.init_process_group(
-        "nccl" if device.type == "cuda" else "gloo", timeout=timedelta(days=2)
-    )
+    with _stdout_kept_clean():
+        dist.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo", timeout=timedelta(days=2)
+        )
     try:
         yield Processes(dist.get_rank(), dist.get_world_size())
     finally:
         dist.destroy_process_group()
+
+
+@contextmanager
+def _stdout_kept_clean() -> Iterator[None]:
+    """Send what C++ prints (gloo tells of its peers) to standard error instead."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def own_device(device: torch.device) -> torch.device:

@@ -1,0 +1,27 @@
+import contextlib
+import signal
+
+import pytest
+
+from spt_core.commands.console import Console
+from spt_core.events import Progress
+
+
+def test_a_lost_interrupt_still_stops_the_work():
+    closed = []
+
+    def work():
+        try:
+            for step in range(100):
+                if step == 3:
+                    # as Python does in a destructor
+                    with contextlib.suppress(KeyboardInterrupt):
+                        signal.raise_signal(signal.SIGINT)
+                yield Progress(step, 100, 1.0, "")
+        finally:
+            closed.append(step)
+
+    with pytest.raises(KeyboardInterrupt):
+        Console(json_lines=True).follow(work())
+    assert closed == [3]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
