@@ -38,6 +38,8 @@ def main() -> None:
 
         works = Works()
         channel.send("ready", facts=about())
+        if not server.is_asked:
+            works.warm_up()
         server.serve(works.table(), explain, works.steer)
     except BrokenPipeError:
         channel.clear()

@@ -100,6 +100,11 @@ class Server:
 
     # Called from the working thread
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether a request waits."""
+        return bool(self._waiting)
+
     def serve(
         self,
         works: Mapping[str, Callable[[Request], Work]],

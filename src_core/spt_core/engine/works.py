@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 import spt_core
+from spt_core import bundled
 from spt_core.engine.analyse import analyse
 from spt_core.engine.desk import Desk
 from spt_core.engine.messages import Request, Work
@@ -31,6 +32,16 @@ class Works:
             "what_if": lambda request: without_region(request, self.desk),
             "faithfulness": lambda request: faithfulness_of(request, self.desk),
         }
+
+    def warm_up(self) -> None:
+        """Load what the first analysis most likely needs, and run it once.
+
+        Its libraries take seconds to import, which nobody should wait for.
+        """
+        encoder = self.desk.encoder(bundled.ENCODER)
+        side = encoder.card.input_size or encoder.card.patch_size
+        with torch.inference_mode():
+            encoder(torch.zeros(1, side, side, 3, dtype=torch.uint8), side)
 
     def steer(self, _number: int, request: Mapping[str, Any]) -> None:
         """Go on at another place of the slide that is being analysed."""

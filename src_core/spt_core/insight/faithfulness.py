@@ -117,7 +117,8 @@ def faithfulness(
             left = tokens.take(np.sort(order[gone:])) if gone else tokens
             shares = whole.probabilities if gone == 0 else _shares(model, left)
             curves[row, col] = shares[which]  # type: ignore[index]
-        yield Progress(row + 1, len(orders), message="removing patches")
+            done = row * len(REMOVED) + col + 1
+            yield Progress(done, curves.size, message="removing patches")
     return Faithfulness(
         class_name,
         np.array(REMOVED),
