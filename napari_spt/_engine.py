@@ -39,6 +39,7 @@ _KILLED = (
     "was found so far is kept: close other programs, start it again, and it goes on "
     "from there."
 )
+_UNREADABLE = "The result cannot be read ({reason}). Start again."
 _NEVER_STARTED = "The analysis cannot be started: {reason}"
 
 
@@ -221,7 +222,15 @@ class _Child:
     def _take(self, said: dict[str, Any]) -> None:
         event, request = str(said.pop("event")), said.pop("id", None)
         names = said.pop("arrays", {})
-        arrays = {name: self._array(file) for name, file in names.items()}
+        try:
+            arrays = {name: self._array(file) for name, file in names.items()}
+        except (OSError, ValueError) as error:
+            _log.warning("What the engine left cannot be read: %s", error)
+            if event not in _ENDS:
+                return
+            # A request must end, whatever happens.
+            event, arrays = "failed", {}
+            said = {"kind": "other", "sentence": _UNREADABLE.format(reason=error)}
         if event == "ready":
             self.about = said
             self.state = READY

@@ -33,19 +33,16 @@ def main() -> None:
     try:
         channel.send("starting", facts={"priority": priority, "pid": os.getpid()})
 
-        from spt_core.engine.failures import explain
         from spt_core.engine.works import Works, about
 
         works = Works()
         channel.send("ready", facts=about())
         if not server.is_asked:
             works.warm_up()
-        server.serve(works.table(), explain, works.steer)
+        server.serve(works.table(), works.explain, works.steer)
     except BrokenPipeError:
-        channel.clear()
-    # Nothing is left to do, and threads of libraries need not be waited for.
-    sys.stderr.flush()
-    os._exit(0)
+        server.stop(clear=True)
+    server.end()
 
 
 if __name__ == "__main__":

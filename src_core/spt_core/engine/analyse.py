@@ -10,10 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from spt_core.devices import choose_device
 from spt_core.engine import failures
 from spt_core.engine.cache import Entry, entry_for
 from spt_core.engine.desk import Desk
-from spt_core.engine.messages import MODEL, UNREADABLE, Failure, Request, Say, Work
+from spt_core.engine.messages import (
+    MODEL,
+    OTHER,
+    UNREADABLE,
+    Failure,
+    Request,
+    Say,
+    Work,
+)
 from spt_core.engine.steering import Steering
 from spt_core.errors import InputError
 from spt_core.events import Note, Progress
@@ -188,7 +197,13 @@ def _in_words(task: Task, error: InputError) -> Failure:
             f"{task.slide.path.name} is damaged: no part of its tissue can be read. "
             "Copy it again from where it came from.",
         )
-    return failures.explain(InputError(text), {"slide": task.slide.path})
+    if "another process" in text:
+        return Failure(
+            OTHER,
+            f"{task.slide.path.name} is being analysed in another window. Wait until "
+            "that one is done, or close it.",
+        )
+    return Failure(OTHER, text)
 
 
 def _grid(task: Task, tissue: Tissue) -> PatchGrid:
@@ -267,7 +282,7 @@ def _started(
             "mpp": task.slide.mpp,
             "mpp_xy": task.slide.mpp_xy,
             "downsample": list(tissue.l0_scale_xy),
-            "device": task.settings.device,
+            "device": str(choose_device(task.settings.device)),
             "encoder": task.encoder.card.name,
         },
         {"mask": tissue.mask},

@@ -38,7 +38,6 @@ class Channel:
         answers = os.fdopen(os.dup(1), "wb", buffering=0)
         os.dup2(2, 1)
         sys.stdout = sys.stderr
-        # Unbuffered: lines are taken as they come, and nothing is kept from a restart.
         return cls(folder, os.fdopen(os.dup(0), "rb"), answers)
 
     def requests(self) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from spt_core.devices import free_memory, is_out_of_memory
+from spt_core.devices import is_out_of_memory
 from spt_core.engine.messages import (
     MAGNIFICATION,
     MEMORY,
@@ -30,7 +30,6 @@ def explain(error: BaseException, request: Request) -> Failure:
         log.warning("Out of memory: %s", error)
         # A traceback holds what the failed work held.
         error.__traceback__ = None
-        free_memory()
         return Failure(
             MEMORY,
             "There was not enough memory to go on. What was found so far is kept. "

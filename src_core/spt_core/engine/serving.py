@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -35,6 +36,7 @@ class Server:
         self._is_cancelled = False
         self._is_serving = False
         self._is_stopped = False
+        self._is_alone = False  # nobody reads what is said
         self._lock = Condition()
         self._steer: Callable[[int, Mapping[str, Any]], None] | None = None
 
@@ -50,13 +52,19 @@ class Server:
         """End soon; ``clear`` where nobody is left to remove the arrays."""
         with self._lock:
             self._is_stopped = True
+            self._is_alone = self._is_alone or clear
             self._waiting.clear()
             is_serving = self._is_serving
             self._lock.notify_all()
         if is_serving:
             time.sleep(GRACE_SECONDS)
-        if clear:
+        self.end()
+
+    def end(self) -> None:
+        """End the process now; threads of libraries are not waited for."""
+        if self._is_alone:
             self.channel.clear()
+        sys.stderr.flush()
         os._exit(0)
 
     def _listen(self) -> None:
@@ -160,8 +168,8 @@ class Server:
                     self.channel.send(say.event, number, say.facts, say.arrays)
             finally:
                 work.close()
-        except BrokenPipeError:
-            return None
+        except BrokenPipeError:  # nobody is left to be told
+            raise
         # Whatever it is, it ends one request and not the engine.
         except Exception as error:  # noqa: BLE001
             return explain(error, request).said()

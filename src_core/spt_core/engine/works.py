@@ -8,9 +8,11 @@ import torch
 
 import spt_core
 from spt_core import bundled
+from spt_core.devices import free_memory
+from spt_core.engine import failures
 from spt_core.engine.analyse import analyse
 from spt_core.engine.desk import Desk
-from spt_core.engine.messages import Request, Work
+from spt_core.engine.messages import MEMORY, Failure, Request, Work
 from spt_core.engine.priority import cores
 from spt_core.engine.questions import explore_slide, faithfulness_of, without_region
 from spt_core.engine.steering import Steering
@@ -42,6 +44,14 @@ class Works:
         side = encoder.card.input_size or encoder.card.patch_size
         with torch.inference_mode():
             encoder(torch.zeros(1, side, side, 3, dtype=torch.uint8), side)
+
+    def explain(self, error: BaseException, request: Request) -> Failure:
+        """What to say of an error; where memory is short, let go of what is held."""
+        failure = failures.explain(error, request)
+        if failure.kind == MEMORY:
+            self.desk.tidy()
+            free_memory()
+        return failure
 
     def steer(self, _number: int, request: Mapping[str, Any]) -> None:
         """Go on at another place of the slide that is being analysed."""

@@ -9,6 +9,7 @@ from spt_core import load_model, open_slide
 from spt_core.insight.class_map import class_map
 from spt_core.insight.predicting import predict, read_for
 from spt_core.slides.tissue import find_tissue
+from spt_core.tokens.writing import PartialFeatures
 from tests.core.engine.pipe import of
 from tests.core.insight.conftest import finish
 from tests.core.insight.slides import SECRETS, make_model
@@ -150,6 +151,35 @@ def test_a_damaged_region_is_a_note_and_the_rest_goes_on(ask, slide, tmp_path):
     assert any("cannot be decoded" in one["sentence"] for one in of(seen, "note"))
     key = Path(seen[-1]["features"]).stem
     assert not any(key in one["sentence"] for one in of(seen, "note"))
+
+
+def test_unfinished_work_that_does_not_fit_is_begun_anew(ask, slide):
+    first = ask(slide, class_map=False)[-1]
+    features = Path(first["features"])
+    features.unlink()
+    with PartialFeatures(features, {"of": "another version"}, 64) as partial:
+        partial.append(np.arange(3), np.ones((3, 64), np.float32))
+    seen = ask(slide, class_map=False)
+    assert of(seen, "started")[0]["done"] == 0
+    assert seen[-1]["event"] == "done"
+    assert seen[-1]["probabilities"] == pytest.approx(first["probabilities"], abs=1e-5)
+
+
+def test_a_slide_in_work_elsewhere_is_told(ask, slide):
+    features = Path(ask(slide, class_map=False)[-1]["features"])
+    features.unlink()
+    with PartialFeatures(features, {"of": "somebody else"}, 64):
+        end = ask(slide)[-1]
+    assert end["event"] == "failed"
+    assert "another window" in end["sentence"]
+
+
+def test_broken_kept_features_are_made_anew(ask, slide):
+    features = Path(ask(slide, class_map=False)[-1]["features"])
+    features.write_bytes(features.read_bytes()[:4000])
+    end = ask(slide, class_map=False)[-1]
+    assert end["event"] == "done"
+    assert end["reused"] is False
 
 
 def test_an_unknown_request_fails_and_the_engine_goes_on(engine, ask, slide):
