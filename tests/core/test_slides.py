@@ -197,6 +197,17 @@ def test_another_process_can_read(made):
             assert there == pytest.approx(mean_of(region))
 
 
+def test_closing_one_slide_leaves_others_of_the_same_file(made, case):
+    first, second = open_slide(made[case.name]), open_slide(made[case.name])
+    pixels = first.read(0, 0, 0, 40, 30)
+    first.close()
+    first.close()
+    np.testing.assert_array_equal(second.read(0, 0, 0, 40, 30), pixels)
+    second.close()
+    again = open_slide(made[case.name])
+    np.testing.assert_array_equal(again.read(0, 0, 0, 40, 30), pixels)
+
+
 def test_pickled_slides_share_one_handle(made):
     slide = open_slide(made["aperio without pixel size"], mpp=0.25)
     again = pickle.loads(pickle.dumps(slide))

@@ -71,7 +71,7 @@ class _Level:
         return pixels.reshape(*pixels.shape[:2], -1)
 
 
-@dataclass
+@dataclass(eq=False)
 class ArraySource:
     """Levels of arrays, shown as RGB."""
 

@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 from threading import Lock
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 import openslide
 import tifffile
@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 _open_sources: "WeakValueDictionary[tuple[str, int, int], Source]" = (
     WeakValueDictionary()
 )
+_users: "WeakKeyDictionary[Source, WeakSet[Slide]]" = WeakKeyDictionary()
 _lock = Lock()
 
 
@@ -52,7 +53,22 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
         if source is None:
             source = _open_source(path)
             _open_sources[key] = source
-    return Slide(source, mpp=mpp)
+        slide = Slide(source, mpp=mpp, release=_release)
+        _users.setdefault(source, WeakSet()).add(slide)
+    return slide
+
+
+def _release(slide: Slide, source: Source) -> None:
+    """Close a file once the last slide that reads it is closed."""
+    with _lock:
+        users = _users.get(source, WeakSet())
+        users.discard(slide)
+        if users:
+            return
+        for key, other in list(_open_sources.items()):
+            if other is source:
+                del _open_sources[key]
+        source.close()
 
 
 def _slide_in_folder(folder: Path) -> Path:

@@ -42,7 +42,13 @@ class Slide:
         level cannot decode. Such a region is drawn hatched; ``read`` raises instead.
     """
 
-    def __init__(self, source: Source, *, mpp: float | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        *,
+        mpp: float | None = None,
+        release: "Callable[[Slide, Source], None] | None" = None,
+    ) -> None:
         self.path = source.path
         self.mpp_xy, notes = settle_mpp(source.raw_mpp_xy, mpp)
         self.notes = [*source.notes, *notes]
@@ -51,6 +57,7 @@ class Slide:
         self.levels = plan_levels(source.level_dimensions)
         self._source = source
         self._asked_mpp = mpp
+        self._release = release
         self._token = _file_token(source.path)
         self._made = TileCache(_MADE_CACHE_BYTES)
         self._lock = Lock()
@@ -195,7 +202,11 @@ class Slide:
         return self._read_or_hatch(this.file_level, x, y, w, h)
 
     def close(self) -> None:
-        self._source.close()
+        """Let go of the file; other slides of the same file can still be read."""
+        if self._release is None:
+            self._source.close()
+        else:
+            self._release(self, self._source)
 
     def _read_or_hatch(self, file_level: int, x: int, y: int, w: int, h: int) -> Pixels:
         try:
