@@ -19,7 +19,7 @@ from spt_core.sample.tissue import Tissue
 from spt_core.sample.truth import truth_paths, write_truth
 from spt_core.tokens import Tokens
 
-SEEDS, SLIDES, SIZE, PATCH = (0, 1), 45, 4096, 150
+SEEDS, SLIDES, SIZE = (0, 1), 45, 4096
 
 
 def make_slides(folder: Path) -> Path:
@@ -58,7 +58,7 @@ def encode(folder: Path, encoder: TorchEncoder) -> Path:
     features = folder / "features"
     features.mkdir(exist_ok=True)
     tasks = slide_tasks(sorted((folder / "slides").glob("*.tif")), features)
-    settings = EncodeSettings(encoder=encoder.card.name, patch_size=PATCH)
+    settings = EncodeSettings(encoder=encoder.card.name)
     for _ in encode_slides(tasks, settings, encoder=encoder):
         pass
     return features

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from _encoding import mobilenet
 from _figures import Figures
 from _insight_cohort import encode, held_out, learn, make_slides, tumour_patches
 from sklearn.metrics import roc_auc_score
 
-from spt_core import load_model, open_slide
+from spt_core import bundled, load_model, open_slide
 from spt_core.insight.growing import predict_slide
 from spt_core.insight.maps import attention_values
 from spt_core.insight.predicting import predict, read_for
@@ -24,6 +23,7 @@ from spt_core.insight.results import UNLIKE, Prediction
 from spt_core.learning.aggregators import build_encoder
 from spt_core.learning.model_file import SlideModel
 from spt_core.patches import EncodeSettings
+from spt_core.patches.registry import load_encoder
 from spt_core.tokens import Tokens
 
 
@@ -127,14 +127,13 @@ def run_slide(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, help="keep slides and models here")
-    parser.add_argument("--weights", type=Path, help="of MobileNetV2")
     parser.add_argument("--slides", type=int, default=30, help="to encode growing")
     parser.add_argument("--large", type=Path, nargs="*", default=[],
                         help="larger slides, to time the first prediction")  # fmt: skip
     parser.add_argument("--only", choices=("attention", "growing"))
     args = parser.parse_args()
     figures = Figures("insight_attention", seeds=(0, 1), slides=90, learned_from=60)
-    encoder = mobilenet(args.weights)
+    encoder = load_encoder(bundled.ENCODER)
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.folder or Path(temporary)
         make_slides(folder)
