@@ -20,6 +20,7 @@ COMMANDS = {
     "sample": "make a synthetic H&E cohort: slides, labels.csv, truth masks (0.5 um)",
     "info": "what a slide file holds",
     "encoders": "the patch encoders, whether each is ready, and how to get it",
+    "train-patches": "learn a patch encoder from slides or tiles of one's own",
     "encode": "turn slides into features, one file a slide",
     "train": "learn a slide model from a folder of features",
     "evaluate": "how good a model is, in folds that share no patient",

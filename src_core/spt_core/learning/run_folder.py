@@ -19,14 +19,13 @@ import secrets
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.learning.curve import draw_curves
-from spt_core.learning.settings import TrainSettings
 
 COLUMNS = (
     "step",
@@ -41,9 +40,16 @@ COLUMNS = (
 )
 
 
+class Written(Protocol):
+    """Settings that can be written down."""
+
+    def write(self, path: Path) -> None: ...
+
+
 @dataclass(frozen=True)
 class RunFolder:
     path: Path
+    command: str = "spt train"
 
     @property
     def config(self) -> Path:
@@ -65,13 +71,16 @@ class RunFolder:
     def metrics(self) -> Path:
         return self.path / "metrics.csv"
 
-    def begin(self, settings: TrainSettings) -> None:
-        """Start a run here; refuse a folder that already holds one."""
+    def refuse_if_begun(self) -> None:
         if self.config.exists():
             raise InputError(
-                f"{self.path} already holds a run. Go on with it by 'spt train "
+                f"{self.path} already holds a run. Go on with it by '{self.command} "
                 f"--resume {self.path}', or choose another --out."
             )
+
+    def begin(self, settings: Written) -> None:
+        """Start a run here; refuse a folder that already holds one."""
+        self.refuse_if_begun()
         self.path.mkdir(parents=True, exist_ok=True)
         with written_whole(self.config) as temporary:
             settings.write(temporary)

@@ -68,7 +68,8 @@ class Trainer(Loop):
         self.settings, self.cohort = settings, learned_from
         self.classes = cohort.classes if settings.supervised else []
         torch.manual_seed(settings.seed)
-        encoder, objective = (m.to(device) for m in build_for(settings, learned_from))
+        encoder, objective = build_for(settings, learned_from)
+        encoder, objective = encoder.to(device), objective.to(device)
         compute = ExactStep(
             encoder,
             objective,

@@ -23,7 +23,7 @@ from spt_core.patches.encoder_file import (
 
 _TORCHVISION = "https://download.pytorch.org/models/"
 # Weights files keep these for training alone.
-_HEADS = ("classifier.", "fc.", "head.", "head_dist.")
+HEADS = ("classifier.", "fc.", "head.", "head_dist.")
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def load_encoder(name: str, weights_file: Path | None = None) -> TorchEncoder:
         )
         raise InputError(f"The encoder {name} has no weights here ({path}): {how}.")
     module = entry.build()
-    weights.fill(module, weights.read(path), path, leave_out=_HEADS)
+    weights.fill(module, weights.read(path), path, leave_out=HEADS)
     return TorchEncoder(module, card)
 
 

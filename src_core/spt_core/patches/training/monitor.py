@@ -1,0 +1,55 @@
+"""Is it learning? Signals from a fixed few tiles, seen as in use."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
+from spt_core.learning.monitor import Validation, effective_rank, spread
+from spt_core.patches.training.augment import middle
+from spt_core.patches.training.network import PatchNetwork
+from spt_core.patches.training.pool import TilePool
+
+LOOK_TILES = 512
+_AT_ONCE = 64
+
+
+class PatchMonitor:
+    """Spread and rank of features; with labels, a vote of other patients' tiles."""
+
+    def __init__(self, pool: TilePool, size: int, mpp: float, seed: int) -> None:
+        order = np.random.default_rng([seed, 43]).permutation(len(pool))
+        order = order[np.argsort(pool.label[order] < 0, kind="stable")][:LOOK_TILES]
+        self.chosen = np.sort(order)
+        self.pool, self.size, self.mpp = pool, size, mpp
+        self.y = pool.label[self.chosen]
+        self.asked = self.y >= 0
+        patients = pool.patient[self.chosen][self.asked]
+        self.forbidden = patients[:, None] == patients[None, :]
+
+    def look(
+        self, network: PatchNetwork, device: torch.device, step: int
+    ) -> Validation:
+        h = self.features(network, device)
+        knn = None
+        y = self.y[self.asked]
+        if len(np.unique(y)) > 1:
+            known = h[self.asked]
+            shares = knn_probabilities(
+                known, y, known, int(y.max()) + 1, forbidden=self.forbidden
+            )
+            knn = mean_class_accuracy(y, shares.argmax(axis=1))
+        return Validation(step, spread(h), effective_rank(h), knn)
+
+    @torch.no_grad()
+    def features(
+        self, network: PatchNetwork, device: torch.device
+    ) -> NDArray[np.float32]:
+        found = []
+        for start in range(0, len(self.chosen), _AT_ONCE):
+            pixels = [
+                middle(self.pool.tiles[i], self.pool.um[i], self.size, self.mpp)
+                for i in self.chosen[start : start + _AT_ONCE]
+            ]
+            found.append(network(torch.cat(pixels).to(device)).float().cpu().numpy())
+        return np.concatenate(found)
