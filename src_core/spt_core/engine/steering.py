@@ -5,11 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from spt_core.insight.growing import moments
 from spt_core.patches.order import coarse_to_fine
 from spt_core.slides.grid import PatchGrid
-
-# Of the first patches all are spread evenly: the first answer is of the whole slide.
-EVEN_FIRST = 32
 
 
 class Steering:
@@ -37,10 +35,12 @@ class Steering:
             ]
         )
         is_left = np.ones(len(blocks), bool)
-        even = 0
+        even, given = 0, 0
+        # The first answer is of the whole slide: all its patches are spread evenly.
+        first = next(moments(len(todo)), 0)
         for turn in range(len(blocks)):
             l0_xy = self.l0_xy
-            if l0_xy is None or turn < EVEN_FIRST or turn % 2 == 0:
+            if l0_xy is None or given < first or turn % 2 == 0:
                 while not is_left[even]:
                     even += 1
                 chosen = even
@@ -48,4 +48,5 @@ class Steering:
                 far = np.square(l0_middles - l0_xy).sum(axis=1)
                 chosen = int(np.where(is_left, far, np.inf).argmin())
             is_left[chosen] = False
+            given += len(blocks[chosen])
             yield todo[blocks[chosen]]

@@ -1,0 +1,246 @@
+"""The process itself: its queue, its end, its priority, its silence."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.core.engine.pipe import ENDS, Pipe, of
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def is_running(pid):
+    """Whether a process is there and not merely unburied."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def threads_of(pid):
+    return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+
+
+def ends_of(messages):
+    return [one["id"] for one in messages if one["event"] in ENDS]
+
+
+@pytest.fixture
+def slow(slide, tmp_path):
+    """An analysis of seconds: the bundled model on patches of its own."""
+    return {"slide": slide, "model": "bundled", "features": tmp_path / "slow"}
+
+
+@LINUX
+def test_every_thread_has_idle_priority(engine, analysed):
+    policies = {os.sched_getscheduler(t) for t in threads_of(engine.process.pid)}
+    assert policies == {os.SCHED_IDLE}
+
+
+def test_ready_tells_what_there_is(tmp_path):
+    pipe = Pipe(tmp_path / "s")
+    try:
+        starting, ready = pipe.until("ready", seconds=120)
+        assert starting["event"] == "starting"
+        assert ready["threads"] == len(os.sched_getaffinity(0))
+        assert {"id", "name"} <= set(ready["devices"][0])
+        assert ready["device"] in {one["id"] for one in ready["devices"]}
+        assert "torch" in ready["versions"]
+    finally:
+        pipe.close()
+
+
+def test_nothing_but_json_is_said(slide, model, tmp_path):
+    """Prints of libraries, and of what is below Python, go elsewhere."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys, threading, time\n"
+        "def talk():\n"
+        "    while 'torch' not in sys.modules:\n"
+        "        time.sleep(0.01)\n"
+        "    while True:\n"
+        "        print('noise'); os.write(1, b'noise below\\n'); time.sleep(0.05)\n"
+        "threading.Thread(target=talk, daemon=True).start()\n"
+    )
+    pipe = Pipe(tmp_path / "s", env={"PYTHONPATH": str(tmp_path)})
+    try:
+        number = pipe.ask("analyse", slide=slide, model=model, features=tmp_path / "f")
+        assert pipe.finish(number, seconds=120)[-1]["event"] == "done"
+        assert not [line for line in pipe.lines if not line.startswith(b"{")]
+        assert "noise below" in pipe.errors.read_text()
+    finally:
+        pipe.close()
+
+
+def test_requests_wait_for_one_another(engine, slow, slide, model, tmp_path):
+    first = engine.ask("analyse", **slow)
+    second = engine.ask("analyse", slide=slide, model=model, features=tmp_path / "f")
+    third = engine.ask("explore", features=tmp_path / "none.h5")
+    seen = engine.finish(third, seconds=120)
+    order = [one["id"] for one in seen]
+    assert order == sorted(order)
+    assert ends_of(seen) == [first, second, third]
+
+
+def test_what_waits_is_cancelled_at_once(engine, slow):
+    first = engine.ask("analyse", **slow)
+    second = engine.ask("analyse", **slow)
+    engine.until("started", request=first)
+    engine.say(do="cancel", id=second)
+    seen = engine.finish(first, seconds=120)
+    assert ends_of(seen) == [second, first]
+    assert [one["event"] for one in seen if one["id"] == second] == ["cancelled"]
+    assert seen[-1]["event"] == "done"
+
+
+def test_cancelled_at_random_moments_nothing_is_lost(engine, slow):
+    """Each time the work goes on from where it was, to the same result."""
+    chance = random.Random(3)
+    before = -1
+    for _ in range(4):
+        number = engine.ask("analyse", **slow)
+        engine.until("progress", request=number)
+        time.sleep(chance.uniform(0, 1.2))
+        engine.say(do="cancel", id=number)
+        asked = time.monotonic()
+        seen = engine.finish(number)
+        if seen[-1]["event"] == "done":
+            break
+        assert seen[-1] == {"event": "cancelled", "id": number}
+        assert time.monotonic() - asked < 10
+        for started in of(seen, "started"):
+            assert started["done"] >= before
+            before = started["done"]
+        # A cancel that comes too late, or twice, does nothing.
+        engine.say(do="cancel", id=number)
+    resumed = engine.finish(engine.ask("analyse", **slow), seconds=120)
+    assert resumed[-1]["event"] == "done"
+    straight = {**slow, "features": slow["features"].with_name("straight")}
+    expected = engine.finish(engine.ask("analyse", **straight), seconds=120)
+    assert resumed[-1]["probabilities"] == pytest.approx(
+        expected[-1]["probabilities"], abs=1e-4
+    )
+    assert resumed[-1]["patches"] == expected[-1]["patches"]
+
+
+def test_cancelled_while_mapping(engine, slow):
+    number = engine.ask("analyse", **slow)
+    while "mapping" not in (message := engine.take()).get("message", ""):
+        assert message["event"] not in ENDS
+    engine.say(do="cancel", id=number)
+    assert engine.finish(number)[-1]["event"] == "cancelled"
+
+
+@LINUX
+def test_no_threads_are_left_behind(engine, slow, slide, model, tmp_path):
+    engine.finish(engine.ask("analyse", **slow), seconds=120)
+    wait_for(lambda: len(threads_of(engine.process.pid)) < 20)
+    count = len(threads_of(engine.process.pid))
+    for number in range(4):
+        folder = tmp_path / str(number)
+        request = engine.ask("analyse", slide=slide, model=model, features=folder)
+        if number % 2:
+            engine.until("started", request=request)
+            engine.say(do="cancel", id=request)
+        engine.finish(request)
+    assert len(threads_of(engine.process.pid)) <= count
+
+
+def test_an_analysis_takes_a_view_and_can_be_steered(engine, slow):
+    request = engine.ask("analyse", **slow, l0_from=[700, 700], class_map=False)
+    engine.until("started", request=request)
+    engine.say(do="from_here", id=request, l0_xy=[1900, 1500])
+    assert engine.finish(request, seconds=120)[-1]["event"] == "done"
+
+
+@pytest.mark.parametrize("how", ["stop", "end of input"])
+@pytest.mark.parametrize("moment", ["starting", "ready", "at work"])
+def test_it_ends_when_told(how, moment, slow, tmp_path):
+    pipe = Pipe(tmp_path / "s")
+    try:
+        pipe.until("starting" if moment == "starting" else "ready", seconds=120)
+        if moment == "at work":
+            pipe.until("started", request=pipe.ask("analyse", **slow))
+        if how == "stop":
+            pipe.say(do="stop")
+        else:
+            pipe.process.stdin.close()
+        assert pipe.process.wait(8) == 0
+        # Without anybody left to do so, it removes what it left.
+        assert pipe.folder.exists() == (how == "stop")
+    finally:
+        pipe.close()
+
+
+@LINUX
+def test_it_ends_with_its_parent(slow, tmp_path):
+    """The parent is killed outright, while another process holds the pipe open."""
+    code = (
+        "import subprocess, sys, os, time\n"
+        "read, write = os.pipe()\n"
+        "os.set_inheritable(write, True)\n"
+        "keeper = subprocess.Popen(['sleep', '60'], close_fds=False,\n"
+        "    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)\n"
+        "child = subprocess.Popen([sys.executable, '-m', 'spt_core.engine',\n"
+        "    '--folder', sys.argv[1], '--parent', str(os.getpid())], stdin=read)\n"
+        "print(child.pid, keeper.pid, file=sys.stderr, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    folder = tmp_path / "s"
+    folder.mkdir()
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    keeper = None
+    try:
+        child, keeper = map(int, parent.stderr.readline().split())
+        assert '"starting"' in parent.stdout.readline()
+        assert '"ready"' in parent.stdout.readline()
+        parent.kill()
+        parent.wait()
+        wait_for(lambda: not is_running(child), 6)
+        assert is_running(keeper)
+        assert not folder.exists()
+    finally:
+        parent.kill()
+        parent.communicate()
+        if keeper is not None:
+            os.kill(keeper, 9)
+
+
+@LINUX
+def test_too_little_memory_is_a_sentence(slow, tmp_path):
+    import resource
+
+    pipe = Pipe(tmp_path / "s")
+    try:
+        pipe.until("ready", seconds=120)
+        with open(f"/proc/{pipe.process.pid}/statm", encoding="utf-8") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        limit = (used + 30 * 2**20, resource.RLIM_INFINITY)
+        resource.prlimit(pipe.process.pid, resource.RLIMIT_AS, limit)
+        end = pipe.finish(pipe.ask("analyse", **slow), seconds=120)[-1]
+        assert (end["event"], end["kind"]) == ("failed", "memory")
+        assert "memory" in end["sentence"]
+        # With memory again, the same engine answers.
+        free = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        resource.prlimit(pipe.process.pid, resource.RLIMIT_AS, free)
+        assert pipe.finish(pipe.ask("analyse", **slow), seconds=120)[-1]["event"] == (
+            "done"
+        )
+    finally:
+        pipe.close()
