@@ -1,5 +1,6 @@
 """The requests that the engine knows; importing this loads torch."""
 
+import logging
 import platform
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,6 +17,8 @@ from spt_core.engine.messages import MEMORY, Failure, Request, Work
 from spt_core.engine.priority import cores
 from spt_core.engine.questions import explore_slide, faithfulness_of, without_region
 from spt_core.engine.steering import Steering
+
+log = logging.getLogger(__name__)
 
 
 class Works:
@@ -40,10 +43,14 @@ class Works:
 
         Its libraries take seconds to import, which nobody should wait for.
         """
-        encoder = self.desk.encoder(bundled.ENCODER)
-        side = encoder.card.input_size or encoder.card.patch_size
-        with torch.inference_mode():
-            encoder(torch.zeros(1, side, side, 3, dtype=torch.uint8), side)
+        try:
+            encoder = self.desk.encoder(bundled.ENCODER)
+            side = encoder.card.input_size or encoder.card.patch_size
+            with torch.inference_mode():
+                encoder(torch.zeros(1, side, side, 3, dtype=torch.uint8), side)
+        # Whoever asks for it will be told.
+        except Exception:
+            log.exception("The engine could not be warmed up")
 
     def explain(self, error: BaseException, request: Request) -> Failure:
         """What to say of an error; where memory is short, let go of what is held."""

@@ -217,9 +217,9 @@ def test_it_ends_with_its_parent(slow, tmp_path):
         assert not folder.exists()
     finally:
         parent.kill()
-        parent.communicate()
         if keeper is not None:
             os.kill(keeper, 9)
+        parent.communicate()
 
 
 @LINUX
@@ -229,6 +229,7 @@ def test_too_little_memory_is_a_sentence(slow, tmp_path):
     pipe = Pipe(tmp_path / "s")
     try:
         pipe.until("ready", seconds=120)
+        pipe.finish(pipe.ask("nothing"))  # now it is warmed up
         with open(f"/proc/{pipe.process.pid}/statm", encoding="utf-8") as file:
             used = int(file.read().split()[0]) * resource.getpagesize()
         limit = (used + 30 * 2**20, resource.RLIM_INFINITY)
