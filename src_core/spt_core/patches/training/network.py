@@ -104,7 +104,10 @@ def graph_floats(network: nn.Module, x: Tensor) -> float:
         held += tensor.numel()
         return tensor
 
+    training = network.training
+    network.eval()  # to look must not move batch norms' statistics
     with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
         network(x)
+    network.train(training)
     weights = sum(weight.numel() for weight in network.parameters())
     return max(held - weights, x.numel())
