@@ -16,10 +16,27 @@ def model(tmp_path_factory):
     return make_model(tmp_path_factory.mktemp("model") / "m.safetensors")
 
 
+# Prints at both levels, as libraries do, from the moment that torch is there.
+NOISE = """
+import os, sys, threading, time
+def talk():
+    while "torch" not in sys.modules:
+        time.sleep(0.01)
+    while True:
+        print("noise")
+        os.write(1, b"noise below")
+        time.sleep(0.2)
+threading.Thread(target=talk, daemon=True).start()
+"""
+
+
 @pytest.fixture(scope="package")
 def engine(tmp_path_factory):
-    pipe = Pipe(tmp_path_factory.mktemp("session"))
-    pipe.until("ready", seconds=120)
+    """An engine with noisy libraries; ``hello`` is what it said at first."""
+    folder = tmp_path_factory.mktemp("session")
+    (folder / "sitecustomize.py").write_text(NOISE)
+    pipe = Pipe(folder / "arrays", env={"PYTHONPATH": str(folder)})
+    pipe.hello = pipe.until("ready", seconds=120)
     yield pipe
     pipe.close()
 
