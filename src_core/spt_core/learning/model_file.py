@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from spt_core.card_file import stated_card
 from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.learning.aggregators import AGGREGATORS
@@ -147,15 +148,10 @@ def read_card(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"There is no model file {path}.")
     try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path.name} is not a model file ({error}).") from error
-    try:
-        card = json.loads(metadata["card"])
-    except (KeyError, json.JSONDecodeError):
-        card = {}
-    if not isinstance(card, dict) or card.get("kind") != KIND:
+        card = stated_card(path) or {}
+    except InputError as error:
+        raise InputError(f"{path.name} is not a model file: {error}") from error
+    if card.get("kind") != KIND:
         raise InputError(
             f"{path.name} holds weights, but is not a slide model of 'spt train': its "
             "card is missing."

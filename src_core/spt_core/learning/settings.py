@@ -16,6 +16,16 @@ OBJECTIVES = (*SELF_SUPERVISED, *SUPERVISED)
 MODELS = ("paper", "paper-2", "paper-4", "paper-8", "small", "abmil", "mean", "max")
 
 
+def read_config(path: Path) -> Any:
+    """What a run's folder says it was asked, as plain data."""
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"{path.parent} is not a training run: it has no {path.name}."
+        ) from None
+
+
 @dataclass(frozen=True)
 class TrainSettings:
     """One run. None means: chosen for the objective, the cohort and the device.
@@ -128,13 +138,7 @@ class TrainSettings:
 
     @classmethod
     def read(cls, path: Path) -> "TrainSettings":
-        try:
-            plain = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise InputError(
-                f"{path.parent} is not a training run: it has no {path.name}."
-            ) from None
-        return cls.from_plain(plain)
+        return cls.from_plain(read_config(path))
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "TrainSettings":

@@ -49,21 +49,7 @@ class Labels:
 def read_labels(path: str | os.PathLike[str]) -> Labels:
     """Read and check a labels file by itself; everything wrong is said at once."""
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"There is no labels file {path}.") from None
-    except UnicodeDecodeError:
-        raise InputError(
-            f"{path.name} is not UTF-8 text. Save it as CSV UTF-8."
-        ) from None
-    lines = text.splitlines()
-    if not lines:
-        raise InputError(f"{path.name} is empty. It needs the columns slide,label.")
-    delimiter = max(",;\t", key=lines[0].count)  # spreadsheets write all three
-    reader = csv.DictReader(lines, delimiter=delimiter, skipinitialspace=True)
-    header = [(name or "").strip().lower() for name in reader.fieldnames or []]
-    reader.fieldnames = header
+    header, reader = read_table(path, "labels file", "slide,label")
     missing = [name for name in ("slide", "label") if name not in header]
     if missing:
         raise InputError(
@@ -83,6 +69,28 @@ def read_labels(path: str | os.PathLike[str]) -> Labels:
     if wrong:
         raise InputError(_all_at_once(path.name, wrong))
     return Labels({row.slide: row for row in rows}, _two_label_patients(rows))
+
+
+def read_table(
+    path: Path, what: str, columns: str
+) -> tuple[list[str], Iterable[dict[str, str]]]:
+    """The columns of a CSV file, in small letters, and its rows."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(f"There is no {what} {path}.") from None
+    except UnicodeDecodeError:
+        raise InputError(
+            f"{path.name} is not UTF-8 text. Save it as CSV UTF-8."
+        ) from None
+    lines = text.splitlines()
+    if not lines:
+        raise InputError(f"{path.name} is empty. It needs the columns {columns}.")
+    delimiter = max(",;\t", key=lines[0].count)  # spreadsheets write all three
+    reader = csv.DictReader(lines, delimiter=delimiter, skipinitialspace=True)
+    header = [(name or "").strip().lower() for name in reader.fieldnames or []]
+    reader.fieldnames = header
+    return header, reader
 
 
 def check_labels(

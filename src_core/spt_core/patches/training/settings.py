@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from spt_core.errors import InputError
+from spt_core.learning.settings import read_config
 from spt_core.patches.training.augment import Augmentation
 
 METHODS = ("simclr", "hidisc")
@@ -145,12 +146,7 @@ class PatchTrainSettings:
 
     @classmethod
     def read(cls, path: Path) -> "PatchTrainSettings":
-        try:
-            plain = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise InputError(
-                f"{path.parent} is not a training run: it has no {path.name}."
-            ) from None
+        plain = read_config(path)
         known = {one.name for one in fields(cls)}
         if not isinstance(plain, Mapping) or set(plain) - known:
             raise InputError(f"{path.parent} is not a run of 'spt train-patches'.")

@@ -1,6 +1,5 @@
 """Which tiles and slides there are, and whose: folders and tables read whole."""
 
-import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from spt_core.errors import InputError
 from spt_core.patches.folder import find_slides
 from spt_core.slides.array_source import is_ome_zarr
 from spt_core.slides.names import is_slide_name, slide_name
-from spt_core.tokens.labels import SPLIT_WORDS, SPLITS
+from spt_core.tokens.labels import SPLIT_WORDS, SPLITS, read_table
 
 TILE_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _SHOWN = 5
@@ -93,18 +92,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _read_table(path: Path) -> Iterator[_Row]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError:
-        raise InputError(f"There is no table {path}.") from None
-    except UnicodeDecodeError:
-        raise InputError(
-            f"{path.name} is not UTF-8 text. Save it as CSV UTF-8."
-        ) from None
-    delimiter = max(",;\t", key=lines[0].count) if lines else ","
-    reader = csv.DictReader(lines, delimiter=delimiter, skipinitialspace=True)
-    header = [(name or "").strip().lower() for name in reader.fieldnames or []]
-    reader.fieldnames = header
+    header, reader = read_table(path, "table", "file or slide")
     if "file" not in header and "slide" not in header:
         raise InputError(
             f"{path.name} has neither a column file nor a column slide. Its first line "
