@@ -103,6 +103,11 @@ def _scale_bar(viewer: "Viewer") -> Any:
     return viewer.scale_bar
 
 
+def open_analysis(viewer: "Viewer") -> None:
+    """Show the dock that analyses slides, from the layers' menu."""
+    viewer.window.add_plugin_dock_widget(PLUGIN, "Slide analysis")
+
+
 def recent_slides() -> list[str]:
     """Slides opened lately that are still there, newest first."""
     return [p for p in remembered("recent_slides", []) if Path(p).exists()]

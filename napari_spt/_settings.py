@@ -24,7 +24,16 @@ def remembered(key: str, default: Any = None) -> Any:
 
 
 def remember(key: str, value: Any) -> None:
-    settings = {**_load(), key: value}
+    _save({**_load(), key: value})
+
+
+def forget(key: str) -> None:
+    settings = _load()
+    if settings.pop(key, None) is not None:
+        _save(settings)
+
+
+def _save(settings: dict[str, Any]) -> None:
     with written_whole(settings_file()) as temporary:
         temporary.write_text(json.dumps(settings, indent=2), encoding="utf-8")
 

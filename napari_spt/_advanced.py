@@ -1,0 +1,200 @@
+"""The folded part: everything that has a good default."""
+
+from pathlib import Path
+from typing import Any
+
+from qtpy.QtCore import QSignalBlocker, Signal
+from qtpy.QtWidgets import (
+    QComboBox,
+    QDoubleSpinBox,
+    QFormLayout,
+    QPushButton,
+    QSizePolicy,
+    QSpinBox,
+    QWidget,
+)
+
+from napari_spt._parts import text
+from napari_spt._settings import remember, remembered
+from napari_spt._view_controls import MEAN, PERCENTILE, TIMES
+
+AUTOMATIC = "Automatic"
+GIGABYTE = 1_000_000_000
+ROOM_GB = 5
+
+
+class Advanced(QWidget):
+    """Encoder, device, stain, pixel size, batch; which attention; the cache."""
+
+    view_changed = Signal()
+    cleared = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        kept = remembered("advanced", {})
+        self.encoder = _choice("Patch encoder", [("The model's own", None)])
+        self.device = _choice("Device", [(AUTOMATIC, None)])
+        self.stain = _choice(
+            "Stain normalisation", [("None", "none"), ("Macenko", "macenko")]
+        )
+        self.pixel_size = QDoubleSpinBox()
+        self.pixel_size.setRange(0.0, 20.0)
+        self.pixel_size.setDecimals(4)
+        self.pixel_size.setSpecialValueText("As the slide says")
+        self.pixel_size.setSuffix(" µm")
+        self.pixel_size.setAccessibleName("Pixel size instead of the slide's own")
+        self.batch = QSpinBox()
+        self.batch.setRange(0, 1024)
+        self.batch.setSpecialValueText(AUTOMATIC)
+        self.batch.setAccessibleName("Patches at once")
+        self.batch.setValue(int(kept.get("batch", 0)))
+        self.head = _choice("Attention head", [("Mean of all", MEAN)])
+        self.unit = _choice(
+            "Attention scale",
+            [("Times average", TIMES), ("Percentiles of this slide", PERCENTILE)],
+        )
+        self.room = QSpinBox()
+        self.room.setRange(1, 1000)
+        self.room.setSuffix(" GB")
+        self.room.setValue(int(kept.get("room_gb", ROOM_GB)))
+        self.room.setAccessibleName("Keep at most")
+        self.cache = text("", "Space that kept features take")
+        self.clear = QPushButton("Clear kept features")
+        self.clear.setToolTip(
+            "What was computed from slides is kept, so that asking again, or another "
+            "model, takes seconds. Nothing of the slide's name is kept."
+        )
+        self.async_note = text(
+            "While this dock is open, napari loads slides in the background "
+            "(Preferences > Experimental > asynchronous); afterwards it is as before."
+        )
+        form = QFormLayout(self)
+        form.setContentsMargins(0, 0, 0, 0)
+        form.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)
+        form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.ExpandingFieldsGrow)
+        for name, control in (
+            ("Encoder", self.encoder),
+            ("Device", self.device),
+            ("Stain", self.stain),
+            ("Pixel size", self.pixel_size),
+            ("Batch", self.batch),
+            ("Head", self.head),
+            ("Scale", self.unit),
+            ("Keep at most", self.room),
+        ):
+            form.addRow(name, control)
+        form.addRow(self.cache)
+        form.addRow(self.clear)
+        form.addRow(self.async_note)
+        self._fill_encoders()
+        _choose(self.encoder, kept.get("encoder"))
+        _choose(self.stain, kept.get("stain", "none"))
+        self.wanted_device = kept.get("device")
+        self.head.currentIndexChanged.connect(self.view_changed)
+        self.unit.currentIndexChanged.connect(self.view_changed)
+        self.clear.clicked.connect(self.clear_cache)
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What is asked of the engine."""
+        stain = self.stain.currentData()
+        return {
+            "encoder": self.encoder.currentData(),
+            "device": self.device.currentData(),
+            "batch_size": self.batch.value() or None,
+            "stain": None if stain == "none" else stain,
+        }
+
+    @property
+    def slide_mpp(self) -> float | None:
+        return self.pixel_size.value() or None
+
+    def keep(self) -> None:
+        remember(
+            "advanced",
+            {
+                "encoder": self.encoder.currentData(),
+                "device": self.device.currentData() or self.wanted_device,
+                "stain": self.stain.currentData(),
+                "batch": self.batch.value(),
+                "room_gb": self.room.value(),
+            },
+        )
+
+    def show_devices(self, about: dict[str, Any]) -> None:
+        """List the devices by name, once the engine has told them."""
+        devices = about.get("devices") or []
+        if not devices or self.device.count() > 1:
+            return
+        best = next((d["name"] for d in devices if d["id"] == about.get("device")), "")
+        self.device.setItemText(0, f"{AUTOMATIC} ({best})" if best else AUTOMATIC)
+        for device in devices:
+            self.device.addItem(device["name"], device["id"])
+        _choose(self.device, self.wanted_device)
+
+    def show_heads(self, count: int) -> None:
+        """Offer each head of the model's attention."""
+        if self.head.count() == count + 1:
+            return
+        with QSignalBlocker(self.head):
+            while self.head.count() > 1:
+                self.head.removeItem(1)
+            for head in range(count):
+                self.head.addItem(f"Head {head + 1}", head)
+
+    def show_cache(self) -> None:
+        from spt_core.engine.cache import feature_cache_size
+
+        size = feature_cache_size(features_folder()) / GIGABYTE
+        self.cache.setText(f"Kept features take {size:.2f} GB.")
+
+    def make_room(self) -> None:
+        """Let what was not used for longest go, until the limit holds."""
+        from spt_core.engine.cache import trim
+
+        trim(features_folder(), self.room.value() * GIGABYTE)
+        self.show_cache()
+
+    def clear_cache(self) -> None:
+        from spt_core.engine.cache import clear
+
+        clear(features_folder())
+        self.show_cache()
+        self.cleared.emit()
+
+    def _fill_encoders(self) -> None:
+        own = remembered("advanced", {}).get("encoder")
+        if own:
+            self.encoder.addItem(Path(own).stem, own)
+
+
+def cache_folder() -> Path:
+    """Where the plugin keeps what can be made again."""
+    import os
+
+    from platformdirs import user_cache_path
+
+    told = os.environ.get("NAPARI_SPT_CACHE")
+    return Path(told) if told else user_cache_path("napari-spt", appauthor=False)
+
+
+def features_folder() -> Path:
+    return cache_folder() / "features"
+
+
+def _choice(name: str, items: list[tuple[str, Any]]) -> QComboBox:
+    box = QComboBox()
+    box.setAccessibleName(name)
+    box.setSizeAdjustPolicy(
+        QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+    )
+    box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+    for words, data in items:
+        box.addItem(words, data)
+    return box
+
+
+def _choose(box: QComboBox, data: Any) -> None:
+    at = box.findData(data)
+    if at >= 0:
+        box.setCurrentIndex(at)

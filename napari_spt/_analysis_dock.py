@@ -1,0 +1,302 @@
+"""The "Slide analysis" dock: a slide, a model, one button, and what comes of it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from napari.layers import Layer
+from napari.utils.theme import get_theme
+from qtpy.QtCore import QEvent, QSignalBlocker
+from qtpy.QtWidgets import QComboBox, QFileDialog
+
+from napari_spt import _keys
+from napari_spt._analysis_form import WELCOME, AnalysisForm
+from napari_spt._display import Display, Shown
+from napari_spt._post import post
+from napari_spt._slide_source import key_of, slide_layers, slide_source
+from napari_spt._viewing import (
+    Flight,
+    camera,
+    canvas_size,
+    hold_async_slicing,
+    release_async_slicing,
+)
+from napari_spt._words import slide_words, trouble_words
+from napari_spt._work import Work
+
+if TYPE_CHECKING:
+    from napari.viewer import Viewer
+
+
+class AnalysisDock(AnalysisForm):
+    """Puts slide, model, maps, answer, regions and questions together."""
+
+    def __init__(self, napari_viewer: "Viewer") -> None:
+        super().__init__(napari_viewer)
+        self.display = Display(napari_viewer, self)
+        self.flight = Flight(napari_viewer, self)
+        self.is_closed = False
+        self._was_docked = False
+        self.work = Work(self)
+        self._connect()
+        _keys.register(self)
+        hold_async_slicing()
+        post().enter(self)
+        self._follow_layers()
+        self._style()
+
+    def _connect(self) -> None:
+        self.open_button.clicked.connect(self.choose_slide)
+        self.sample_button.clicked.connect(self.open_sample)
+        self.slide.activated.connect(lambda _: self._turn_to_slide())
+        self.model.changed.connect(self.follow)
+        self.analyse.clicked.connect(lambda: self.work.begin())
+        self.cancel.clicked.connect(lambda: self.work.cancel())
+        self.map_tissue.clicked.connect(self._map_tissue)
+        self.controls.changed.connect(self.redraw)
+        self.advanced.view_changed.connect(self._choose_view)
+        self.advanced_part.button.toggled.connect(self._open_advanced)
+        self.strip.chosen.connect(self.fly_to)
+        self.questions.like_asked.connect(self.work.show_likeness)
+        self.questions.likeness_ended.connect(self.work.end_likeness)
+        self.questions.compared.connect(self.reading.compare)
+        self.export.clicked.connect(self.choose_report)
+        layers = self.viewer.layers
+        layers.events.inserted.connect(self._follow_layers)
+        layers.events.removed.connect(self._on_removed)
+        layers.selection.events.active.connect(self._follow_active)
+        self.viewer.events.theme.connect(self._style)
+        camera(self.viewer).events.zoom.connect(self._follow_zoom)
+
+    # Which slide
+
+    @property
+    def layer(self) -> Layer | None:
+        """The slide's layer that is chosen."""
+        name = self.slide.currentData()
+        return next((la for la in self.viewer.layers if la.unique_id == name), None)
+
+    @property
+    def shown(self) -> Shown | None:
+        """The analysis of the chosen slide, if there is one."""
+        layer = self.layer
+        return None if layer is None else self.work.analyses.get(key_of(layer))
+
+    def _follow_layers(self, _event: object = None) -> None:
+        layers = slide_layers(self.viewer)
+        before = self.slide.currentData()
+        with QSignalBlocker(self.slide):
+            self.slide.clear()
+            for layer in layers:
+                self.slide.addItem(layer.name, layer.unique_id)
+            at = self.slide.findData(before)
+            self.slide.setCurrentIndex(at if at >= 0 else self.slide.count() - 1)
+        self._follow_active()
+
+    def _follow_active(self, _event: object = None) -> None:
+        active = self.viewer.layers.selection.active
+        if active is not None:
+            at = self.slide.findData(active.unique_id)
+            if at >= 0:
+                self.slide.setCurrentIndex(at)
+        self._turn_to_slide()
+
+    def _turn_to_slide(self) -> None:
+        """Show what is known of the chosen slide."""
+        layer = self.layer
+        if layer is not getattr(self, "_last_layer", None):
+            self._last_layer = layer
+            self.questions.end()
+            self.strip.clear()
+            self.work.show_all()
+        self.follow()
+
+    def _on_removed(self, event: object) -> None:
+        self.work.forget(event.value)
+        self._follow_layers()
+
+    # What is offered
+
+    def follow(self) -> None:
+        """Bring every control up to date."""
+        layer, shown = self.layer, self.shown
+        source = slide_source(layer)
+        analysis = None if shown is None else shown.analysis
+        is_open = analysis is not None and analysis.is_open
+        self.empty.setVisible(source is None)
+        for widget in (self.choice, self.model_section, self.analyse):
+            widget.setVisible(source is not None)
+        self.slide.setVisible(self.slide.count() > 1)
+        if source is not None:
+            self.slide_facts.setText(slide_words(source))
+            asks = source.mpp_xy is None and self.advanced.slide_mpp is None
+            if asks:
+                self.pixel_size.ask(source.l0_size_xy)
+            self.pixel_size.setVisible(asks)
+        self.analyse.setEnabled(not is_open and not self.work.is_preparing)
+        self.analyse.setText(
+            "Analyse again" if analysis is not None and not is_open else "Analyse"
+        )
+        self.cancel.setVisible(is_open)
+        self.running.setVisible(is_open or self.work.is_preparing)
+        reading = None if analysis is None else analysis.reading
+        has_attention = reading is not None and len(reading.attention) > 0
+        has_kinds = shown is not None and bool(shown.kinds)
+        self.reading.setVisible(has_attention)
+        self.tissue_words.setVisible(has_kinds)
+        self.answer_section.setVisible(has_attention or has_kinds)
+        self.answer_section.heading.setText(
+            "<b>What the model says</b>"
+            if has_attention
+            else "<b>What the slide is made of</b>"
+        )
+        self.strip_section.setVisible(bool(self.strip.places))
+        self.controls_section.setVisible(has_attention)
+        self.controls.classes.setVisible(
+            analysis is not None and analysis.class_reading is not None
+        )
+        done = analysis is not None and analysis.features is not None
+        self.questions_section.setVisible((has_attention or has_kinds) and done)
+        self.questions.follow()
+        for button in (self.questions.without, self.questions.check):
+            button.setVisible(has_attention)
+        self.export_section.setVisible(has_attention)
+        trouble = "" if analysis is None else trouble_words(analysis)
+        self.trouble.setText(trouble)
+        self.trouble.setVisible(bool(trouble))
+        self.map_tissue.setVisible(
+            analysis is not None and analysis.kind in ("model", "magnification")
+        )
+        if has_attention:
+            self.advanced.show_heads(len(reading.attention))
+
+    def redraw(self) -> None:
+        """Draw the maps anew, as the controls say."""
+        if self.shown is not None:
+            self.display.draw(self.shown, self.controls.settings)
+
+    def _follow_zoom(self, _event: object = None) -> None:
+        if self.shown is not None:
+            self.display.follow_zoom(self.shown, self.controls.settings)
+
+    def _choose_view(self) -> None:
+        head = self.advanced.head.currentData()
+        self.controls.set_way(-1 if head is None else head, _data(self.advanced.unit))
+
+    def _open_advanced(self, is_open: bool) -> None:
+        if is_open:
+            self.advanced.show_cache()
+            self.advanced.show_devices(post().about)
+
+    # What is done
+
+    def choose_slide(self) -> None:
+        from napari_spt._open_command import choose_and_open
+
+        self.dialog = choose_and_open(self.viewer)
+
+    def open_sample(self) -> None:
+        self.sample_button.setEnabled(False)
+        self.welcome.setText("Painting a sample slide: the first time takes a while…")
+        try:
+            self.viewer.open_sample("napari-spt", "glandular")
+        finally:
+            self.sample_button.setEnabled(True)
+            self.welcome.setText(WELCOME)
+
+    def _map_tissue(self) -> None:
+        self.model.choose_none()
+        self.work.begin()
+
+    def fly_to(self, number: int) -> None:
+        """Show one region, with what lies around it."""
+        shown = self.shown
+        if shown is None or shown.lattice is None:
+            return
+        lattice, place = shown.lattice, self.strip.places[number]
+        (x, y), (w, h) = place.l0_xy, lattice.l0_step_xy
+        shown.maps.show_box((x, y, x + w, y + h), lattice)
+        top = lattice.world(shown.layer, (x, y))
+        bottom = lattice.world(shown.layer, (x + w, y + h))
+        size = max(abs(bottom[0] - top[0]), abs(bottom[1] - top[1]))
+        middle = ((top[0] + bottom[0]) / 2, (top[1] + bottom[1]) / 2)
+        self.flight.to(middle, min(canvas_size(self)) / (3 * size))
+
+    def hide_overlays(self) -> list[Layer]:
+        """Show the slide alone; gives what was hidden."""
+        if self.shown is None:
+            return []
+        hidden = [la for la in self.display.overlays(self.shown) if la.visible]
+        for layer in hidden:
+            layer.visible = False
+        self.display.hide_legend()
+        return hidden
+
+    def show_again(self, layers: Sequence[Layer]) -> None:
+        for layer in layers:
+            layer.visible = True
+        if self.shown is not None:
+            self.display.draw_legend(self.shown, self.controls.settings)
+
+    def choose_report(self) -> None:
+        from napari_spt._report import FORMATS
+
+        self.save = QFileDialog(self, "Export report")
+        self.save.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        self.save.setNameFilters(list(FORMATS))
+        self.save.setDefaultSuffix("html")
+        self.save.selectFile("report.html")
+        self.save.filterSelected.connect(
+            lambda chosen: self.save.setDefaultSuffix(FORMATS[chosen].lstrip("."))
+        )
+        self.save.fileSelected.connect(lambda path: self.work.write_report(Path(path)))
+        self.save.open()
+
+    # Coming and going
+
+    def _style(self, _event: object = None) -> None:
+        theme = get_theme(self.viewer.theme)
+        colour = theme.current.as_hex()
+        self.analyse.setStyleSheet(
+            f"QPushButton#spt_primary:enabled {{ background-color: {colour};"
+            " color: white; font-weight: bold; padding: 8px; }"
+            "QPushButton#spt_primary { padding: 8px; }"
+        )
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ParentChange:
+            # napari takes the widget out of its dock when the dock is closed.
+            if self.parent() is None and self._was_docked:
+                self.shut_down()
+            self._was_docked = self.parent() is not None
+        return super().event(event)
+
+    def closeEvent(self, event: QEvent) -> None:
+        self.shut_down()
+        super().closeEvent(event)
+
+    def shut_down(self) -> None:
+        """Leave napari as it was, whatever was running."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.flight.animation.stop()
+        self.questions.end()
+        self.strip.stop()
+        self.work.close()
+        self.controls.keep()
+        self.advanced.keep()
+        layers = self.viewer.layers
+        layers.events.inserted.disconnect(self._follow_layers)
+        layers.events.removed.disconnect(self._on_removed)
+        layers.selection.events.active.disconnect(self._follow_active)
+        self.viewer.events.theme.disconnect(self._style)
+        camera(self.viewer).events.zoom.disconnect(self._follow_zoom)
+        _keys.unregister(self)
+        self.display.close()
+        release_async_slicing()
+        post().leave(self)
+
+
+def _data(box: QComboBox) -> str:
+    return str(box.currentData())

@@ -1,0 +1,80 @@
+"""The question for a slide's pixel size, asked in place."""
+
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import (
+    QDoubleSpinBox,
+    QFrame,
+    QGridLayout,
+    QLabel,
+    QPushButton,
+    QVBoxLayout,
+)
+
+from napari_spt._settings import remember, remembered
+
+USUAL = {"20×": 0.5, "40×": 0.25}
+
+
+class PixelSizeQuestion(QFrame):
+    """Asks how large a pixel is, and says what follows from the answer."""
+
+    changed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = QLabel(
+            "This slide does not say how large a pixel is. At which magnification "
+            "was it scanned?"
+        )
+        self.words.setWordWrap(True)
+        self.value = QDoubleSpinBox()
+        self.value.setDecimals(3)
+        self.value.setRange(0.05, 20.0)
+        self.value.setSingleStep(0.05)
+        self.value.setSuffix(" µm a pixel")
+        self.value.setAccessibleName("Pixel size in micrometres")
+        self.value.setValue(float(remembered("pixel_size", 0.5)))
+        self.buttons = {}
+        row = QGridLayout()
+        row.setColumnStretch(0, 1)
+        row.addWidget(self.value, 0, 0)
+        for place, (name, um) in enumerate(USUAL.items(), start=1):
+            button = QPushButton(name)
+            button.setAccessibleName(f"Scanned at {name}")
+            button.clicked.connect(lambda _=False, um=um: self.value.setValue(um))
+            self.buttons[name] = button
+            row.addWidget(button, 0, place)
+        self.ruler = QLabel()
+        self.ruler.setWordWrap(True)
+        self.ruler.setAccessibleName("What this pixel size means")
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.addWidget(self.words)
+        box.addLayout(row)
+        box.addWidget(self.ruler)
+        self._size: tuple[int, int] = (0, 0)
+        self.value.valueChanged.connect(self._answered)
+
+    @property
+    def um(self) -> float:
+        return self.value.value()
+
+    def ask(self, l0_size_xy: tuple[int, int]) -> None:
+        self._size = l0_size_xy
+        self._explain()
+        self.show()
+
+    def keep(self) -> None:
+        remember("pixel_size", self.um)
+
+    def _answered(self) -> None:
+        self._explain()
+        self.changed.emit()
+
+    def _explain(self) -> None:
+        width, height = (n * self.um / 1000 for n in self._size)
+        self.ruler.setText(
+            f"Ruler: the picture would be {width:.1f} × {height:.1f} mm, and a red "
+            f"blood cell (7 µm) {7 / self.um:.0f} pixels wide. A glass slide is "
+            "26 mm high."
+        )

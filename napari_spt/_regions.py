@@ -1,0 +1,207 @@
+"""A strip of pictures: places the model looked at, and some to compare them with."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from napari.qt.threading import GeneratorWorker, create_worker
+from numpy.typing import NDArray
+from qtpy.QtCore import QPoint, QRect, QSize, Qt, Signal
+from qtpy.QtGui import QIcon, QImage, QPixmap
+from qtpy.QtWidgets import QLayout, QLayoutItem, QSizePolicy, QToolButton, QWidget
+
+MARKS = {"most": "", "random": "by chance", "least": "least", "odd": ""}
+SIDE = 80
+
+
+@dataclass(frozen=True)
+class Place:
+    """One region: where, why, and what is said under its picture."""
+
+    l0_xy: tuple[int, int]
+    kind: str
+    caption: str
+
+
+class Flow(QLayout):
+    """Widgets from left to right, in as many rows as it takes."""
+
+    GAP = 6
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._items: list[QLayoutItem] = []
+        self.setContentsMargins(0, 0, 0, 0)
+
+    def addItem(self, item: QLayoutItem) -> None:
+        self._items.append(item)
+
+    def count(self) -> int:
+        return len(self._items)
+
+    def itemAt(self, index: int) -> QLayoutItem | None:
+        return self._items[index] if 0 <= index < len(self._items) else None
+
+    def takeAt(self, index: int) -> QLayoutItem | None:
+        return self._items.pop(index) if 0 <= index < len(self._items) else None
+
+    def heightForWidth(self, width: int) -> int:
+        return self._arrange(QRect(0, 0, width, 0), False)
+
+    def setGeometry(self, area: QRect) -> None:
+        super().setGeometry(area)
+        self._arrange(area, True)
+
+    def sizeHint(self) -> QSize:
+        return self.minimumSize()
+
+    def minimumSize(self) -> QSize:
+        size = QSize(0, 0)
+        for item in self._items:
+            size = size.expandedTo(item.minimumSize())
+        return size
+
+    def _arrange(self, area: QRect, moves: bool) -> int:
+        x, y, row = area.x(), area.y(), 0
+        for item in self._items:
+            size = item.sizeHint()
+            if x > area.x() and x + size.width() > area.right() + 1:
+                x, y, row = area.x(), y + row + self.GAP, 0
+            if moves:
+                item.setGeometry(QRect(QPoint(x, y), size))
+            x += size.width() + self.GAP
+            row = max(row, size.height())
+        return y + row - area.y()
+
+
+class RegionStrip(QWidget):
+    """Pictures of places; a click, or a key, goes there."""
+
+    chosen = Signal(int)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flow = Flow(self)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.places: list[Place] = []
+        self.buttons: list[QToolButton] = []
+        self.current = -1
+        self._worker: GeneratorWorker | None = None
+
+    def show_places(
+        self,
+        places: Sequence[Place],
+        path: Path,
+        l0_size_xy: tuple[int, int],
+    ) -> None:
+        """Show places of a slide; their pictures follow, read beside the window."""
+        if list(places) == self.places:
+            return
+        self.stop()
+        self._clear()
+        self.places = list(places)
+        for number, place in enumerate(self.places):
+            self._add(number, place)
+        self._take_room()
+        corners = [place.l0_xy for place in self.places]
+        worker = create_worker(_pictures, path, corners, l0_size_xy, SIDE)
+        worker.yielded.connect(self._show_picture)
+        self._worker = worker
+        worker.start()
+
+    def clear(self) -> None:
+        self.stop()
+        self._clear()
+
+    def stop(self) -> None:
+        """Read no further pictures."""
+        if self._worker is not None:
+            self._worker.yielded.disconnect(self._show_picture)
+            self._worker.quit()
+            self._worker = None
+
+    def go(self, number: int) -> None:
+        """Choose a region by its number, around the ends."""
+        if not self.places:
+            return
+        number %= len(self.places)
+        self.current = number
+        for place, button in enumerate(self.buttons):
+            button.setChecked(place == number)
+        self.chosen.emit(number)
+
+    def go_on(self, step: int) -> None:
+        start = -1 if self.current < 0 and step > 0 else max(self.current, 0)
+        self.go(start + step)
+
+    def resizeEvent(self, event) -> None:
+        super().resizeEvent(event)
+        self._take_room()
+
+    def _take_room(self) -> None:
+        """As high as its rows; a scroll area asks nobody for that."""
+        height = self.flow.heightForWidth(self.width())
+        if self.height() != height:
+            self.setFixedHeight(height)
+
+    def _clear(self) -> None:
+        while self.flow.count():
+            widget = self.flow.takeAt(0).widget()
+            widget.hide()
+            widget.deleteLater()
+        self.places, self.buttons, self.current = [], [], -1
+
+    def _add(self, number: int, place: Place) -> None:
+        button = QToolButton()
+        button.setCheckable(True)
+        button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextUnderIcon)
+        button.setIconSize(QSize(SIDE, SIDE))
+        button.setIcon(QIcon(_blank()))
+        mark = MARKS[place.kind]
+        words = f"{place.caption}\n{mark}" if mark else place.caption
+        button.setText(words)
+        described = ", ".join(part for part in (place.caption, mark) if part)
+        button.setAccessibleName(f"Region {number + 1}: {described}")
+        button.setToolTip("Show this place on the slide")
+        button.clicked.connect(lambda _=False, number=number: self.go(number))
+        self.buttons.append(button)
+        self.flow.addWidget(button)
+        button.show()
+
+    def _show_picture(self, found: tuple[int, NDArray[np.uint8]]) -> None:
+        number, rgb = found
+        if number < len(self.buttons):
+            self.buttons[number].setIcon(QIcon(_pixmap(rgb)))
+
+
+def _pictures(
+    path: Path,
+    corners: Sequence[tuple[int, int]],
+    l0_size_xy: tuple[int, int],
+    side: int,
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """The pixels of places, one after the other."""
+    from spt_core.insight.picture import read_patch
+    from spt_core.slides import open_slide
+
+    slide = open_slide(path)
+    try:
+        for number, l0_xy in enumerate(corners):
+            picture = read_patch(slide, np.asarray(l0_xy), l0_size_xy, 2 * side)
+            yield number, np.asarray(picture)
+    finally:
+        slide.close()
+
+
+def _pixmap(rgb: NDArray[np.uint8]) -> QPixmap:
+    height, width = rgb.shape[:2]
+    data = np.ascontiguousarray(rgb)
+    image = QImage(data.data, width, height, 3 * width, QImage.Format.Format_RGB888)
+    return QPixmap.fromImage(image.copy())
+
+
+def _blank() -> QPixmap:
+    pixmap = QPixmap(SIDE, SIDE)
+    pixmap.fill(Qt.GlobalColor.transparent)
+    return pixmap

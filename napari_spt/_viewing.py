@@ -1,0 +1,110 @@
+"""Small dealings with napari's viewer that differ between its versions."""
+
+from typing import TYPE_CHECKING, Any
+
+from napari.settings import get_settings
+from qtpy.QtCore import QEasingCurve, QObject, QVariantAnimation
+from qtpy.QtWidgets import QMainWindow, QWidget
+
+from napari_spt._settings import forget, remember, remembered
+
+if TYPE_CHECKING:
+    from napari.viewer import Viewer
+
+FLIGHT_MS = 350
+
+
+def camera(viewer: "Viewer") -> Any:
+    return viewer.scene.camera if hasattr(viewer, "scene") else viewer.camera
+
+
+def scale_bar(viewer: "Viewer") -> Any:
+    """The scale bar, which moved in napari 0.9."""
+    if hasattr(viewer, "canvas"):
+        return viewer.canvas.overlays.scale_bar
+    return viewer.scale_bar
+
+
+def main_window(widget: QWidget) -> QMainWindow | None:
+    """The window that a dock belongs to, floating or not."""
+    above: QObject | None = widget
+    while above is not None and not isinstance(above, QMainWindow):
+        above = above.parent()
+    return above
+
+
+def canvas_size(widget: QWidget) -> tuple[int, int]:
+    """Width and height of what shows the slide, in screen pixels."""
+    window = main_window(widget)
+    middle = window.centralWidget() if window is not None else None
+    if middle is None or middle.width() < 50:
+        return 800, 600
+    return middle.width(), middle.height()
+
+
+class Flight(QObject):
+    """Takes the camera to a place, so that one sees where it lies."""
+
+    def __init__(self, viewer: "Viewer", parent: QObject) -> None:
+        super().__init__(parent)
+        self.viewer = viewer
+        self.animation = QVariantAnimation(self)
+        self.animation.setDuration(FLIGHT_MS)
+        self.animation.setStartValue(0.0)
+        self.animation.setEndValue(1.0)
+        self.animation.setEasingCurve(QEasingCurve.Type.InOutCubic)
+        self.animation.valueChanged.connect(self._move)
+        self._way: tuple[Any, Any] | None = None
+
+    def to(self, world_yx: tuple[float, float], zoom: float) -> None:
+        eye = camera(self.viewer)
+        start = (tuple(eye.center[-2:]), float(eye.zoom))
+        self._way = (start, (world_yx, zoom))
+        self.animation.stop()
+        self.animation.start()
+
+    def land(self) -> None:
+        """Be there now."""
+        self.animation.stop()
+        if self._way is not None:
+            self._move(1.0)
+
+    def _move(self, part: float) -> None:
+        if self._way is None:
+            return
+        (start, start_zoom), (end, end_zoom) = self._way
+        eye = camera(self.viewer)
+        eye.zoom = start_zoom * (end_zoom / start_zoom) ** part
+        eye.center = tuple(a + (b - a) * part for a, b in zip(start, end, strict=True))
+        if part >= 1:
+            self._way = None
+
+
+_ASYNC = "async_slicing_before"
+_users = 0
+
+
+def hold_async_slicing() -> None:
+    """Load what is in view beside the window, for as long as a dock is open.
+
+    What the user had chosen is kept in our settings too, so that it comes back even
+    after a crash.
+    """
+    global _users
+    _users += 1
+    if _users > 1:
+        return
+    experimental = get_settings().experimental
+    if remembered(_ASYNC) is None:
+        remember(_ASYNC, bool(experimental.async_))
+    experimental.async_ = True
+
+
+def release_async_slicing() -> None:
+    global _users
+    _users = max(0, _users - 1)
+    before = remembered(_ASYNC)
+    if _users or before is None:
+        return
+    get_settings().experimental.async_ = before
+    forget(_ASYNC)

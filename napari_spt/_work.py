@@ -1,0 +1,356 @@
+"""What a dock has asked of the engine, and what it does with the answers."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from napari.layers import Layer
+from napari.qt.threading import create_worker
+from napari.utils import progress
+from napari.utils.notifications import show_error, show_info, show_warning
+
+from napari_spt import _layers
+from napari_spt._advanced import features_folder
+from napari_spt._analysis import CANCELLED, DONE, FAILED, Analysis, SlideSource
+from napari_spt._display import Shown, top_places
+from napari_spt._engine import Message
+from napari_spt._layers import SlideMaps
+from napari_spt._post import post
+from napari_spt._regions import Place
+from napari_spt._slide_source import key_of, picture_pixels, slide_source
+from napari_spt._viewing import camera, canvas_size, scale_bar
+from napari_spt._words import pace_words
+
+if TYPE_CHECKING:
+    from napari_spt._analysis_dock import AnalysisDock
+
+# Places like no others that are shown.
+MOST_ODD = 12
+
+
+class Work:
+    """The analyses of one dock, one a slide."""
+
+    def __init__(self, dock: "AnalysisDock") -> None:
+        self.dock = dock
+        self.viewer = dock.viewer
+        self.analyses: dict[str, Shown] = {}
+        self.is_preparing = False
+        self._bar: progress | None = None
+
+    # Asking
+
+    def begin(self) -> None:
+        """Analyse the chosen slide."""
+        dock, layer = self.dock, self.dock.layer
+        source = slide_source(layer)
+        if layer is None or source is None:
+            show_error("This layer is not a slide. Open one with “Open slide…”.")
+            return
+        um = dock.advanced.slide_mpp
+        if um is None and source.mpp_xy is None:
+            um = dock.pixel_size.um
+            dock.pixel_size.keep()
+        if source.path is None:
+            self._write_picture(layer, source, um)
+        else:
+            self._ask(layer, source, source.path, um)
+
+    def _write_picture(
+        self, layer: Layer, source: SlideSource, um: float | None
+    ) -> None:
+        """A picture of the window alone is written down first, beside the window."""
+        from napari_spt._picture_slide import as_slide
+
+        pair = (um, um) if um is not None else source.mpp_xy or (0.5, 0.5)
+        self.is_preparing = True
+        self.dock.progress.setText("Preparing the picture…")
+        self.dock.bar.setRange(0, 0)
+        self.dock.follow()
+        worker = create_worker(lambda: as_slide(picture_pixels(layer), pair))
+
+        def written(path: Path) -> None:
+            self.is_preparing = False
+            if not self.dock.is_closed and layer in self.viewer.layers:
+                self._ask(layer, source, path, None)
+
+        def failed(error: Exception) -> None:
+            self.is_preparing = False
+            show_error(f"The picture cannot be prepared: {error}")
+            self.dock.follow()
+
+        worker.returned.connect(written)
+        worker.errored.connect(failed)
+        worker.start()
+
+    def _ask(
+        self, layer: Layer, source: SlideSource, path: Path, um: float | None
+    ) -> None:
+        dock, key = self.dock, key_of(layer)
+        known = self.analyses.get(key)
+        if known is not None and known.analysis.is_open:
+            return
+        slide = SlideSource(
+            source.name, path, source.mpp_xy, source.l0_size_xy, source.l0_bounds_xy
+        )
+        analysis = Analysis(slide, dock.model.path, um)
+        shown = Shown(analysis, layer, SlideMaps(self.viewer, layer, key))
+        if known is not None and known.analysis.model != analysis.model:
+            shown.maps.remove(*_layers.NAMES)
+        self.analyses[key] = shown
+        dock.questions.end()
+        dock.strip.clear()
+        if source.mpp_xy is not None:
+            scale_bar(self.viewer).visible = True
+        analysis.request = post().ask(
+            "analyse",
+            lambda message: self._take(shown, message),
+            slide=str(path),
+            model=None if analysis.model is None else str(analysis.model),
+            slide_mpp=um,
+            l0_from=self._view_centre(shown),
+            features=str(features_folder()),
+            class_map=analysis.model is not None,
+            **dock.advanced.request,
+        )
+        dock.controls.keep()
+        dock.advanced.keep()
+        self._show_pace(shown)
+        dock.follow()
+
+    def cancel(self) -> None:
+        shown = self.dock.shown
+        if shown is not None and shown.analysis.request is not None:
+            post().cancel(shown.analysis.request)
+            self.dock.progress.setText("Stopping…")
+
+    def forget(self, layer: Layer) -> None:
+        """A layer is gone: end what was asked of it."""
+        for key, shown in list(self.analyses.items()):
+            if shown.layer is layer:
+                post().forget(shown.analysis.request)
+                del self.analyses[key]
+                self._close_bar()
+                self.dock.display.hide_legend()
+
+    def close(self) -> None:
+        for shown in self.analyses.values():
+            post().forget(shown.analysis.request)
+        self._close_bar()
+
+    def _view_centre(self, shown: Shown) -> list[float] | None:
+        """Level-0 (x, y) of what is on the screen, where that is a part only."""
+        slide = shown.analysis.slide
+        eye = camera(self.viewer)
+        width, height = canvas_size(self.dock)
+        scale = np.abs(np.asarray(shown.layer.scale[-2:], float))
+        seen = (height / eye.zoom / scale[0]) * (width / eye.zoom / scale[1])
+        if seen > 0.5 * slide.l0_size_xy[0] * slide.l0_size_xy[1]:
+            return None
+        data = np.asarray(shown.layer.world_to_data(tuple(eye.center[-2:])))[-2:]
+        x = float(data[1]) + slide.l0_bounds_xy[0]
+        y = float(data[0]) + slide.l0_bounds_xy[1]
+        return [x, y]
+
+    # Hearing
+
+    def _take(self, shown: Shown, message: Message) -> None:
+        analysis = shown.analysis
+        analysis.take(message.event, message.facts, message.arrays)
+        if self.dock.is_closed or shown is not self.analyses.get(shown.maps.key):
+            return
+        is_current = shown is self.dock.shown
+        if message.event == "note":
+            show_warning(analysis.notes[-1])
+        elif message.event == "progress" and is_current:
+            self._show_pace(shown)
+        elif message.event in ("prediction", "class_map"):
+            self._show_maps(shown)
+        elif message.event == "done":
+            self._finish(shown)
+        elif message.event == FAILED:
+            self._fail(shown)
+        elif message.event == CANCELLED:
+            self._close_bar()
+            self._show_places(shown)
+        if message.event != "progress":
+            self.dock.follow()
+
+    def show_all(self) -> None:
+        """Show what is known of the slide that was turned to."""
+        shown = self.dock.shown
+        if shown is None:
+            self.dock.display.hide_legend()
+            return
+        self._show_maps(shown)
+        if shown.kinds:
+            self._show_kinds(shown)
+        elif not shown.analysis.is_open:
+            self._show_places(shown)
+        if shown.analysis.is_open:
+            self._show_pace(shown)
+
+    def _show_maps(self, shown: Shown) -> None:
+        dock = self.dock
+        dock.display.draw(shown, dock.controls.settings)
+        if shown is not dock.shown:
+            dock.redraw()
+            return
+        reading = shown.analysis.reading
+        if reading is not None and len(reading.attention):
+            dock.reading.show_reading(reading)
+            if not shown.analysis.is_open or reading.seen >= 1:
+                self._show_places(shown)
+
+    def _show_places(self, shown: Shown) -> None:
+        if shown is not self.dock.shown or shown.lattice is None:
+            return
+        self._fill_strip(shown, top_places(shown, self.dock.controls.settings))
+        self.dock.strip_words.setText(
+            "Where it looked most, in times the average, with others to compare: by "
+            "chance, and looked at least. Click one, or press N."
+        )
+
+    def _fill_strip(self, shown: Shown, places: list[Place]) -> None:
+        path, step = shown.analysis.slide.path, shown.analysis.l0_step_xy
+        if places and path is not None and step is not None:
+            self.dock.strip.show_places(places, path, step)
+            self.dock.follow()
+
+    def _finish(self, shown: Shown) -> None:
+        self._close_bar()
+        self._show_maps(shown)
+        self._show_places(shown)
+        self.dock.advanced.make_room()
+        features = shown.analysis.features
+        if features is None:
+            return
+        worker = create_worker(_look_alikes, features)
+
+        def loaded(found: tuple) -> None:
+            shown.look_alikes, shown.likeness_xy = found
+            if not self.dock.is_closed:
+                self.dock.follow()
+
+        worker.returned.connect(loaded)
+        worker.start()
+        if shown.analysis.model is None:
+            post().ask(
+                "explore",
+                lambda message: self._take_kinds(shown, message),
+                features=str(features),
+            )
+
+    def _fail(self, shown: Shown) -> None:
+        self._close_bar()
+        analysis = shown.analysis
+        show_error(analysis.sentence)
+        if analysis.kind == "no_tissue":
+            self.dock.display.draw_tissue(shown)
+        if analysis.kind == "no_pixel_size":
+            self.dock.pixel_size.ask(analysis.slide.l0_size_xy)
+        self._show_places(shown)
+
+    # Without a model
+
+    def _take_kinds(self, shown: Shown, message: Message) -> None:
+        if self.dock.is_closed or shown is not self.analyses.get(shown.maps.key):
+            return
+        if message.event == FAILED:
+            show_error(str(message.facts.get("sentence")))
+        elif message.event == DONE:
+            shown.kinds = {**message.facts, **message.arrays}
+            self.dock.display.draw(shown, self.dock.controls.settings)
+            self._show_kinds(shown)
+            self.dock.follow()
+
+    def _show_kinds(self, shown: Shown) -> None:
+        kinds, dock = shown.kinds, self.dock
+        odd = np.asarray(kinds["outliers"], np.int64)
+        count = len(kinds["names"])
+        dock.tissue_words.setText(
+            f"{count} kinds of tissue, by looks alone: they have no names, and the "
+            f"colours say only what looks alike. {len(odd):,} places are like no "
+            "others on this slide."
+        )
+        places = [
+            Place(tuple(int(v) for v in kinds["l0_xy"][row]), "odd", "like no other")
+            for row in odd[:MOST_ODD]
+        ]
+        dock.strip_words.setText("Places like no others, the strangest first.")
+        self._fill_strip(shown, places)
+
+    # Look-alikes
+
+    def show_likeness(self, world_yx: tuple[float, float]) -> None:
+        dock, shown = self.dock, self.dock.shown
+        if shown is None or shown.lattice is None:
+            return
+        l0_xy = shown.lattice.l0(shown.layer, world_yx)
+        if dock.display.draw_likeness(shown, l0_xy):
+            attention = shown.maps.find(_layers.ATTENTION)
+            if attention is not None:
+                attention.visible = False
+            dock.display.draw_legend(shown, dock.controls.settings)
+        else:
+            show_info(
+                "There is no tissue here that was looked at. Click another place."
+            )
+
+    def end_likeness(self) -> None:
+        shown = self.dock.shown
+        if shown is not None:
+            shown.maps.remove(_layers.LIKENESS, _layers.REGION)
+            self.dock.redraw()
+
+    # Reports
+
+    def write_report(self, path: Path) -> None:
+        from napari_spt._report import write_findings
+
+        shown = self.dock.shown
+        if shown is None:
+            return
+        names = self.dock.names_slide.isChecked()
+        self.dock.export.setEnabled(False)
+        worker = create_worker(write_findings, path, shown.analysis, names_slide=names)
+
+        def ended() -> None:
+            if not self.dock.is_closed:
+                self.dock.export.setEnabled(True)
+
+        worker.returned.connect(lambda path: show_info(f"Written: {path}"))
+        worker.errored.connect(
+            lambda error: show_error(f"The report cannot be written: {error}")
+        )
+        worker.finished.connect(ended)
+        worker.start()
+
+    # Progress
+
+    def _show_pace(self, shown: Shown) -> None:
+        dock, pace = self.dock, shown.analysis.pace
+        total = 0 if pace is None else pace.total
+        dock.bar.setRange(0, total)
+        dock.bar.setValue(0 if pace is None else pace.done)
+        dock.progress.setText(pace_words(pace))
+        if self._bar is None:
+            self._bar = progress(total=total or None, desc="Slide analysis")
+        if pace is not None and total:
+            self._bar.total = total
+            self._bar.update(pace.done - self._bar.n)
+
+    def _close_bar(self) -> None:
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            with suppress(RuntimeError):
+                bar.close()
+
+
+def _look_alikes(features: Path) -> tuple:
+    from spt_core.insight.similarity import LookAlikes
+    from spt_core.tokens import read_tokens
+
+    tokens = read_tokens(features)
+    return LookAlikes(tokens.x), tokens.xy
