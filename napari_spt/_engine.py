@@ -28,7 +28,8 @@ OFF, STARTING, READY, LOST = "off", "starting", "ready", "lost"
 _ENDS = ("done", "cancelled", "failed")
 _PREFIX = "napari-spt-"
 _LOG = "engine.log"
-_STALE_SECONDS = 3 * 24 * 3600
+# What is left of others goes after an hour if they are dead, after days in any case.
+_ORPHANED_SECONDS, _STALE_SECONDS = 3600, 3 * 24 * 3600
 
 _CRASHED = (
     "The analysis stopped unexpectedly. What was found so far is kept: start it again "
@@ -145,7 +146,7 @@ class _Child:
         self._open: set[int] = set()
         self._is_closing = False
         self._lock = Lock()
-        self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         self.process = _start_process(self.folder)
         self._thread = Thread(target=self._read, name="napari-spt engine", daemon=True)
         self._thread.start()
@@ -311,10 +312,25 @@ def _plain(value: object) -> Any:
 def _remove_stale_folders() -> None:
     """Remove what is left of sessions that were killed together with their engine."""
     now = time.time()
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            if now - folder.stat().st_mtime > _STALE_SECONDS:
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        with suppress(OSError, ValueError):
+            age = now - folder.stat().st_mtime
+            pid = int(folder.name.removeprefix(_PREFIX).partition("-")[0])
+            if age > _STALE_SECONDS or (age > _ORPHANED_SECONDS and _is_dead(pid)):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_dead(pid: int) -> bool:
+    """Whether there is surely no such process any more."""
+    if os.name == "nt":
+        return False  # asking, there, is ending it
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 _shared: Engine | None = None

@@ -189,6 +189,28 @@ def test_an_engine_that_cannot_start_says_why(engine, quick, tmp_path, monkeypat
 
 
 @POSIX
+def test_what_killed_sessions_left_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    hour, days = 2 * 3600, 4 * 24 * 3600
+    cases = {
+        f"napari-spt-{dead.pid}-a": (hour, False),
+        f"napari-spt-{dead.pid}-b": (60, True),
+        f"napari-spt-{os.getpid()}-c": (hour, True),
+        f"napari-spt-{os.getpid()}-d": (days, False),
+        "napari-spt-mine": (days, True),
+    }
+    for name, (age, _) in cases.items():
+        (tmp_path / name).mkdir()
+        then = time.time() - age
+        os.utime(tmp_path / name, (then, then))
+    _engine._remove_stale_folders()
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {name for name, (_, stays) in cases.items() if stays}
+
+
+@POSIX
 def test_nothing_is_left_of_a_napari_that_is_killed(work):
     before = folders()
     code = (
