@@ -61,6 +61,11 @@ class Task:
     encoder: PatchEncoder
     settings: EncodeSettings
     entry: Entry
+    wants_map: bool
+
+    @property
+    def maps_classes(self) -> bool:
+        return self.wants_map and self.model is not None and bool(self.model.classes)
 
     def in_words(self, text: str) -> str:
         """A sentence of the core, which knows the slide by its key alone."""
@@ -88,7 +93,7 @@ def analyse(request: Request, desk: Desk, steering: Steering) -> Work:
         yield said_of(predict(task.model, few, total=len(tokens)))
     prediction = _prediction(task.model, tokens, len(tokens))
     yield said_of(prediction)
-    if request.get("class_map", True) and _names_classes(task.model):
+    if task.maps_classes:
         yield from map_of(task.model, tokens)
     return Say(
         "done",
@@ -145,7 +150,9 @@ def _task(request: Request, desk: Desk, slide: Slide) -> Task:
         "slide_mpp": slide.mpp_xy,
     }
     folder = Path(request["features"])
-    return Task(slide, model, encoder, settings, entry_for(folder, identity))
+    entry = entry_for(folder, identity)
+    wants_map = bool(request.get("class_map", True))
+    return Task(slide, model, encoder, settings, entry, wants_map)
 
 
 def _refuse_unlike(model: SlideModel | None, encoder: PatchEncoder) -> None:
@@ -233,7 +240,7 @@ def _grow(
     before, total = 0, len(grid)
     progress = Say.step("looking at the tissue", 0, total)
     next_map = time.perf_counter()
-    memory = _MemoryNotes()
+    memory = MemoryNotes()
     events = grow_tokens(
         task.slide.path,
         task.entry.folder,
@@ -260,7 +267,7 @@ def _grow(
                 yield said_of(_prediction(task.model, event.tokens, total))
                 share = len(event.tokens) / total
                 if (
-                    _names_classes(task.model)
+                    task.maps_classes
                     and share >= MAP_FROM
                     and time.perf_counter() > next_map
                 ):
@@ -287,10 +294,6 @@ def _started(
         },
         {"mask": tissue.mask},
     )
-
-
-def _names_classes(model: SlideModel | None) -> bool:
-    return model is not None and bool(model.classes)
 
 
 def _prediction(model: SlideModel | None, tokens: Tokens, total: int) -> Prediction:
@@ -373,7 +376,7 @@ def map_of(
     )
 
 
-class _MemoryNotes(logging.Handler):
+class MemoryNotes(logging.Handler):
     """Hears that work went on in smaller portions, and says so once."""
 
     SENTENCE = (
@@ -386,7 +389,7 @@ class _MemoryNotes(logging.Handler):
         self._heard = self._said = False
         self._logger = logging.getLogger("spt_core.devices")
 
-    def __enter__(self) -> "_MemoryNotes":
+    def __enter__(self) -> "MemoryNotes":
         self._logger.setLevel(logging.INFO)
         self._logger.addHandler(self)
         return self

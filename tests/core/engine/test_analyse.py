@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from spt_core import load_model, open_slide
+from spt_core.devices import with_back_off
+from spt_core.engine.analyse import MemoryNotes
 from spt_core.insight.class_map import class_map
 from spt_core.insight.predicting import predict, read_for
 from spt_core.slides.tissue import find_tissue
@@ -153,6 +155,24 @@ def test_a_damaged_region_is_a_note_and_the_rest_goes_on(ask, slide, tmp_path):
     assert not any(key in one["sentence"] for one in of(seen, "note"))
 
 
+def test_smaller_portions_are_told_once():
+    """Where memory runs short while encoding, the person hears of it."""
+
+    def work(size):
+        if size > 4:
+            raise MemoryError
+        return size
+
+    with MemoryNotes() as notes:
+        assert list(notes.new()) == []
+        with_back_off(work, 32)
+        with_back_off(work, 32)
+        (said,) = notes.new()
+        assert said.event == "note"
+        assert "smaller portions" in said.facts["sentence"]
+        assert list(notes.new()) == []
+
+
 def test_unfinished_work_that_does_not_fit_is_begun_anew(ask, slide):
     first = ask(slide, class_map=False)[-1]
     features = Path(first["features"])
@@ -161,6 +181,7 @@ def test_unfinished_work_that_does_not_fit_is_begun_anew(ask, slide):
         partial.append(np.arange(3), np.ones((3, 64), np.float32))
     seen = ask(slide, class_map=False)
     assert of(seen, "started")[0]["done"] == 0
+    assert not of(seen, "class_map")
     assert seen[-1]["event"] == "done"
     assert seen[-1]["probabilities"] == pytest.approx(first["probabilities"], abs=1e-5)
 
