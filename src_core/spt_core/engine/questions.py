@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from spt_core.engine.analyse import facts_of
 from spt_core.engine.desk import Desk
 from spt_core.engine.messages import OTHER, Failure, Request, Say, Work
+from spt_core.engine.telling import facts_of
 from spt_core.insight.exploring import explore
 from spt_core.insight.faithfulness import faithfulness, patches_within, what_if
 

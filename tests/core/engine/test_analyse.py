@@ -7,7 +7,7 @@ import pytest
 
 from spt_core import load_model, open_slide
 from spt_core.devices import with_back_off
-from spt_core.engine.analyse import MemoryNotes
+from spt_core.engine.memory_notes import MemoryNotes
 from spt_core.insight.class_map import class_map
 from spt_core.insight.predicting import predict, read_for
 from spt_core.slides.tissue import find_tissue
