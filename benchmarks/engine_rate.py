@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+import os
 import statistics
 import tempfile
 import time
@@ -23,6 +24,12 @@ class Clocked:
         self.engine = Engine()
 
     def run(self, do: str, **facts) -> list[tuple[float, Message]]:
+        seen = self.run_to_its_end(do, **facts)
+        if seen[-1][1].event != "done":
+            raise SystemExit(f"{do}: {seen[-1][1].facts}")
+        return seen
+
+    def run_to_its_end(self, do: str, **facts) -> list[tuple[float, Message]]:
         began = time.perf_counter()
         request = self.engine.submit(do, **facts)
         seen: list[tuple[float, Message]] = []
@@ -31,8 +38,6 @@ class Clocked:
                 if message.request == request:
                     seen.append((time.perf_counter() - began, message))
             time.sleep(0.005)
-        if seen[-1][1].event != "done":
-            raise SystemExit(f"{do}: {seen[-1][1].facts}")
         return seen
 
 
@@ -43,6 +48,11 @@ def first(seen: list[tuple[float, Message]], event: str, **facts) -> float:
         if message.event == event
         and all(message.facts.get(name) == value for name, value in facts.items())
     )
+
+
+def raise_priority(pid: int) -> None:
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        os.sched_setscheduler(int(thread), os.SCHED_OTHER, os.sched_param(0))
 
 
 def alone(slide: Path, folder: Path) -> float:
@@ -56,11 +66,16 @@ def alone(slide: Path, folder: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", type=int, default=11_000, help="pixels of the slide")
+    parser.add_argument("--size", type=int, default=13_500, help="pixels of the slide")
     parser.add_argument("--model", default="bundled")
+    parser.add_argument(
+        "--normal",
+        action="store_true",
+        help="normal priority, for where other idle work runs (Linux, root)",
+    )
     parser.add_argument("--alone", action="store_true", help="encode in-process too")
     args = parser.parse_args()
-    figures = Figures("engine_rate", size=args.size, model=args.model, seed=0)
+    figures = Figures("engine_rate", **vars(args), seed=0)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         slide = folder / "sample.tif"
@@ -72,6 +87,11 @@ def main() -> None:
         while clocked.engine.state != "ready":
             time.sleep(0.01)
         figures.add("started to ready", time.perf_counter() - began, "s", goal="< 8")
+        if args.normal:
+            raise_priority(clocked.engine.pid)
+        # It is warming up, as while somebody looks for a slide to open.
+        clocked.run_to_its_end("nothing")
+        figures.add("started to warm", time.perf_counter() - began, "s")
         work = {"slide": slide, "model": args.model, "features": folder / "features"}
 
         seen = clocked.run("analyse", **work)
@@ -110,10 +130,10 @@ def main() -> None:
         asked = {"features": end["features"], "model": args.model}
         seconds = clocked.run("what_if", region=[square], **asked)[-1][0]
         figures.add("what if not here", seconds, "s", goal="< 5")
-        seconds = clocked.run("faithfulness", **asked)[-1][0]
-        figures.add("faithfulness", seconds, "s")
         seconds = clocked.run("explore", features=end["features"])[-1][0]
         figures.add("explore", seconds, "s")
+        seconds = clocked.run("faithfulness", **asked)[-1][0]
+        figures.add("faithfulness", seconds, "s")
         clocked.engine.close()
     figures.save()
 
