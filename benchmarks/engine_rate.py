@@ -41,10 +41,10 @@ class Clocked:
         return seen
 
 
-def first(seen: list[tuple[float, Message]], event: str, **facts) -> float:
+def first(heard: list[tuple[float, Message]], event: str, **facts) -> float:
     return next(
         seconds
-        for seconds, message in seen
+        for seconds, message in heard
         if message.event == event
         and all(message.facts.get(name) == value for name, value in facts.items())
     )

@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from spt_core.engine.priority import lower_priority
+from spt_core.engine.priority import lower_priority, sleep_while_waiting
 
 
 def main() -> None:
@@ -17,6 +17,7 @@ def main() -> None:
     args = parser.parse_args()
     # Before anything starts a thread: threads inherit it.
     priority = lower_priority()
+    sleep_while_waiting()
     # Ctrl+C in a terminal is meant for the window, which ends the engine itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)

@@ -29,6 +29,16 @@ def lower_priority() -> str:
     return "nice"
 
 
+def sleep_while_waiting() -> None:
+    """Let torch's threads sleep, not spin, while they wait for one another.
+
+    To be called before torch is loaded. Whoever shares the processor with a window
+    often waits for a thread that is not running: spinning then takes the time that the
+    other thread needs, and small operations become ten times slower.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
 def cores() -> int:
     """Processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
