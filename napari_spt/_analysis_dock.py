@@ -257,9 +257,10 @@ class AnalysisDock(AnalysisForm):
     def _style(self, _event: object = None) -> None:
         theme = get_theme(self.viewer.theme)
         colour = theme.current.as_hex()
+        ink = "white" if theme.type == "dark" else "#1e1e1e"
         self.analyse.setStyleSheet(
             f"QPushButton#spt_primary:enabled {{ background-color: {colour};"
-            " color: white; font-weight: bold; padding: 8px; }"
+            f" color: {ink}; font-weight: bold; padding: 8px; }}"
             "QPushButton#spt_primary { padding: 8px; }"
         )
 

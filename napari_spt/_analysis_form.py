@@ -80,6 +80,7 @@ class AnalysisForm(QWidget):
         self.tissue_words = text("", "What the slide is made of")
         self.controls = ViewControls()
         self.strip = RegionStrip()
+        self.strip.tab_after = [self.map_tissue]
         self.strip_words = text()
         self.questions = Questions(self.viewer, lambda: self.shown)
         self.export = QPushButton("Export report…")

@@ -1,7 +1,7 @@
 """Keys: named actions that napari lists, and lets users change, in its settings."""
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from napari.components import ViewerModel
@@ -21,7 +21,13 @@ _docks: "WeakSet[AnalysisDock]" = WeakSet()
 
 
 def _dock_of(viewer: ViewerModel) -> "AnalysisDock | None":
-    return next((dock for dock in _docks if dock.viewer is viewer), None)
+    wanted = _itself(viewer)
+    return next((dock for dock in _docks if _itself(dock.viewer) is wanted), None)
+
+
+def _itself(viewer: Any) -> Any:
+    """The viewer behind the proxy that napari hands to plugins."""
+    return getattr(viewer, "__wrapped__", viewer)
 
 
 def hide_overlays(viewer: ViewerModel) -> Generator[None, None, None]:

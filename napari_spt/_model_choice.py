@@ -1,5 +1,6 @@
 """Which model to ask: the one that came with the package, recent ones, or a file."""
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -171,6 +172,7 @@ def recent_models() -> list[str]:
     return [path for path in remembered("recent_models", []) if Path(path).exists()]
 
 
+@cache
 def _bundled() -> Path | None:
     """The model that came with the package, where there is one."""
     from spt_core.bundled import slide_model_path

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,7 @@ class RegionStrip(QWidget):
         self.places: list[Place] = []
         self.buttons: list[QToolButton] = []
         self.current = -1
+        self.tab_after: list[QWidget] = []
         self._worker: GeneratorWorker | None = None
 
     def show_places(
@@ -103,6 +105,8 @@ class RegionStrip(QWidget):
         self.places = list(places)
         for number, place in enumerate(self.places):
             self._add(number, place)
+        for before, after in pairwise([*self.tab_after, *self.buttons]):
+            QWidget.setTabOrder(before, after)
         self._take_room()
         corners = [place.l0_xy for place in self.places]
         worker = create_worker(_pictures, path, corners, l0_size_xy, SIDE)

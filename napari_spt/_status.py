@@ -75,7 +75,15 @@ def tell_by(layer: Layer, table: Callable[[], HoverTable | None]) -> None:
         if known is None or position is None or not options.get("world"):
             return plain(position, **options)
         words = known.words(np.asarray(position)[-2:])
-        return {**plain(None), "coordinates": words, "coords": "", "value": words}
+        return {
+            "layer_name": layer.name,
+            "layer_base": layer.name,
+            "source_type": "",
+            "plugin": "",
+            "coordinates": words,
+            "coords": "",
+            "value": words,
+        }
 
     layer.get_status = status
 

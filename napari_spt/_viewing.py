@@ -37,7 +37,7 @@ def canvas_size(widget: QWidget) -> tuple[int, int]:
     """Width and height of what shows the slide, in screen pixels."""
     window = main_window(widget)
     middle = window.centralWidget() if window is not None else None
-    if middle is None or middle.width() < 50:
+    if middle is None or min(middle.width(), middle.height()) < 100:
         return 800, 600
     return middle.width(), middle.height()
 

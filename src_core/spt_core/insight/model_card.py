@@ -82,7 +82,7 @@ class ModelCard:
         tokens = self.facts.get("tokens") or {}
         rows = [
             ("File", self.path.name),
-            ("Patch encoder", tokens.get("encoder")),
+            ("Sees patches by", tokens.get("encoder")),
             ("Patch", f"{tokens.get('patch_size')} px at {tokens.get('mpp')} µm"),
             ("Stain", tokens.get("stain")),
             ("Objective", self.facts.get("objective")),

@@ -1,0 +1,282 @@
+"""Maps over slides in a real viewer: where they lie, how they change, what they say."""
+
+import time
+
+import numpy as np
+import pytest
+from napari.layers import Image, Labels
+from qtpy.QtWidgets import QLabel
+
+from napari_spt import _layers
+from napari_spt._layers import heat_colours
+from napari_spt._viewing import camera
+from tests.made_slides import picture, write_scn, write_svs, write_tiff
+from tests.plugin.dock_tools import known, open_slide
+
+PATCHES = [(0, 0), (300, 200), (600, 400), (300, 600)]
+STEP = (300, 200)
+
+
+def edges(layer, row, col):
+    """World (y, x) of a cell's top left and bottom right corner."""
+    first = layer.data_to_world((row - 0.5, col - 0.5))
+    last = layer.data_to_world((row + 0.5, col + 0.5))
+    return np.array([first, last])
+
+
+def slide_edges(layer, bounds, l0_box):
+    """World (y, x) of the corners of level-0 pixels, by the slide's own layer."""
+    left, top, right, bottom = l0_box
+    x, y = bounds
+    return np.array(
+        [
+            layer.data_to_world((top - y - 0.5, left - x - 0.5)),
+            layer.data_to_world((bottom - y - 0.5, right - x - 0.5)),
+        ]
+    )
+
+
+SLIDES = {
+    "with pixel size": lambda p: write_svs(p / "a.svs", picture(1423, 1111)),
+    "without": lambda p: write_svs(p / "a.svs", picture(1423, 1111), mpp=None),
+    "unequal": lambda p: write_tiff(
+        p / "a.tif", picture(1423, 1111), mpp_xy=(0.25, 0.4)
+    ),
+    "with bounds": lambda p: write_scn(p / "a.scn", picture(1423, 1111)),
+}
+
+
+@pytest.mark.parametrize("case", SLIDES)
+def test_maps_lie_on_their_patches_to_the_edge(open_dock, tmp_path, case):
+    viewer, dock = open_dock()
+    SLIDES[case](tmp_path)
+    (path,) = tmp_path.glob("a.*")
+    slide = open_slide(viewer, path)
+    bounds = slide.metadata["spt"]["bounds"][:2]
+    places = [(300, 800), (600, 1000)] if case == "with bounds" else PATCHES
+    shown = known(viewer, dock, slide, places, STEP)
+    attention = shown.maps.find(_layers.ATTENTION)
+    classes = shown.maps.find(_layers.CLASSES)
+    assert isinstance(attention, Image)
+    assert isinstance(classes, Labels)
+    assert len(set(map(str, attention.units)) | set(map(str, slide.units))) == 1
+    for number, (x, y) in enumerate(places):
+        row, col = y // STEP[1], x // STEP[0]
+        expected = slide_edges(slide, bounds, (x, y, x + STEP[0], y + STEP[1]))
+        for layer in (attention, classes):
+            np.testing.assert_allclose(edges(layer, row, col), expected, atol=1e-6)
+        assert attention.data[row, col] == pytest.approx(
+            (number + 1) * len(places) / sum(range(1, len(places) + 1)), rel=1e-5
+        )
+        assert classes.data[row, col] == number % 2 + 1
+    assert np.isfinite(attention.data).sum() == len(places)
+    assert (classes.data > 0).sum() == len(places)
+
+
+def test_maps_follow_a_slide_that_was_moved_and_turned(open_dock, tmp_path):
+    viewer, dock = open_dock()
+    write_svs(tmp_path / "a.svs", picture(1423, 1111))
+    slide = open_slide(viewer, tmp_path / "a.svs")
+    slide.translate = (40, -70)
+    slide.rotate = 30
+    slide.affine = np.array([[1.1, 0.1, 5], [0, 0.9, -3], [0, 0, 1]])
+    shown = known(viewer, dock, slide, PATCHES, STEP)
+    layer = shown.maps.find(_layers.ATTENTION)
+    for x, y in PATCHES:
+        expected = slide_edges(slide, (0, 0), (x, y, x + STEP[0], y + STEP[1]))
+        got = edges(layer, y // STEP[1], x // STEP[0])
+        np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_pixels_of_the_screen_show_the_map_where_the_patch_is(
+    open_dock, tmp_path, qtbot
+):
+    """What the screen shows, not what the layers claim."""
+    viewer, dock = open_dock(show=True)
+    viewer.window.resize(1280, 800)
+    qtbot.wait(100)
+    pixels = np.full((1200, 1200, 3), 255, np.uint8)
+    write_tiff(tmp_path / "white.tif", pixels, mpp_xy=(0.5, 0.5))
+    slide = open_slide(viewer, tmp_path / "white.tif")
+    known(viewer, dock, slide, [(300, 600)], (300, 200), attention=np.ones(1))
+    dock.controls.classes.setChecked(False)
+    dock.controls.high.setValue(1.0)
+    dock.controls.opacity.setValue(100)
+    dock.display.hide_legend()
+    camera(viewer).zoom *= 0.6
+    qtbot.wait(600)  # slices are loaded beside the window
+    shot = viewer.screenshot(canvas_only=True, flash=False)[..., :3].astype(int)
+    white = np.abs(shot - 255).max(axis=-1) < 12
+    rows, cols = np.nonzero(white)
+    top, left = rows.min(), cols.min()
+    side = rows.max() + 1 - top
+    coloured = np.abs(shot - shot[top + 2, left + 2]).max(axis=-1) > 25
+    coloured[:top] = coloured[rows.max() + 1 :] = False
+    coloured[:, :left] = coloured[:, cols.max() + 1 :] = False
+    # The scale bar lies in the lower right.
+    coloured[top + int(0.85 * side) :] = False
+    rows, cols = np.nonzero(coloured)
+    box = np.array([rows.min() - top, rows.max() + 1 - top, cols.min() - left])
+    box = np.append(box, cols.max() + 1 - left) / side
+    np.testing.assert_allclose(box, np.array([600, 800, 300, 600]) / 1200, atol=0.005)
+
+
+@pytest.fixture
+def drawn(open_dock, tmp_path):
+    viewer, dock = open_dock()
+    write_svs(tmp_path / "a.svs", picture(1423, 1111))
+    slide = open_slide(viewer, tmp_path / "a.svs")
+    return viewer, dock, known(viewer, dock, slide, PATCHES, STEP)
+
+
+def test_refining_changes_the_same_layers_in_place(drawn):
+    viewer, dock, shown = drawn
+    before = {kind: shown.maps.find(kind) for kind in ("attention", "classes")}
+    scale = before["attention"].scale.copy()
+    count = len(viewer.layers)
+    facts = {"classes": ["one kind", "another"], "probabilities": [0.3, 0.7]}
+    more = np.array([*PATCHES, (900, 800), (0, 800)])
+    shown.analysis.take(
+        "prediction",
+        {**facts, "seen": 0.5},
+        {
+            "l0_xy": more,
+            "g_rc": more[:, ::-1] // (200, 300),
+            "attention": np.full((2, 6), 0.1),
+        },
+    )
+    dock.redraw()
+    assert len(viewer.layers) == count
+    assert shown.maps.find("attention") is before["attention"]
+    assert np.isfinite(before["attention"].data).sum() == 6
+    np.testing.assert_array_equal(before["attention"].scale, scale)
+
+
+def test_maps_cannot_be_edited_not_even_after_an_update(drawn):
+    viewer, dock, shown = drawn
+    dock.redraw()
+    for kind in ("attention", "classes"):
+        layer = shown.maps.find(kind)
+        assert not layer.editable
+        viewer.layers.selection.active = layer
+        if kind == "classes":
+            layer.mode = "paint"
+            assert layer.mode == "pan_zoom"
+
+
+def test_an_even_map_looks_even_and_is_called_so(open_dock, tmp_path):
+    viewer, dock = open_dock()
+    write_svs(tmp_path / "a.svs", picture(1423, 1111))
+    slide = open_slide(viewer, tmp_path / "a.svs")
+    rng = np.random.default_rng(0)
+    even = 1 + 0.05 * rng.random(4)
+    shown = known(viewer, dock, slide, PATCHES, STEP, attention=even)
+    layer = shown.maps.find("attention")
+    assert layer.contrast_limits == [0, 4]
+    colours = layer.colormap.map(layer.data[np.isfinite(layer.data)] / 4)
+    assert np.ptp(colours, axis=0).max() < 0.05
+    words = " ".join(label.text() for label in dock.display.legend.findChildren(QLabel))
+    assert "No region stands out." in words
+    assert "Where the model looked, not where the tumour is." in words
+
+
+def test_the_scale_is_the_same_on_every_slide_unless_ranks_are_asked_for(drawn):
+    _, dock, shown = drawn
+    layer = shown.maps.find("attention")
+    assert layer.contrast_limits == [0, 4]
+    np.testing.assert_allclose(np.nanmean(layer.data), 1, rtol=1e-5)
+    dock.advanced.unit.setCurrentIndex(1)
+    assert layer.contrast_limits == [0, 100]
+    assert sorted(layer.data[np.isfinite(layer.data)]) == [12.5, 37.5, 62.5, 87.5]
+
+
+def test_colours_are_even_for_the_eye():
+    """Lightness of the scale rises in even steps, as matplotlib's viridis does."""
+    from skimage.color import rgb2lab
+
+    light = rgb2lab(heat_colours()[None, :, :3])[0, :, 0]
+    steps = np.diff(light)
+    assert (steps > 0).all()
+    assert steps.max() / steps.min() < 2
+
+
+def test_live_controls_act_at_once_and_quickly(open_dock, tmp_path):
+    """Below 50 ms on 20,000 patches."""
+    viewer, dock = open_dock()
+    write_tiff(tmp_path / "a.tif", picture(3200, 3200), levels=2)
+    slide = open_slide(viewer, tmp_path / "a.tif")
+    rows, cols = np.divmod(np.arange(20_000), 150)
+    places = np.stack([cols, rows], axis=1) * 20
+    rng = np.random.default_rng(0)
+    attention = rng.random((4, 20_000)).astype(np.float32)
+    shown = known(viewer, dock, slide, places, (20, 20), attention=attention)
+    layer = shown.maps.find("attention")
+    seconds = {}
+
+    def act(name, change):
+        times = []
+        for value in change:
+            start = time.perf_counter()
+            value()
+            times.append(time.perf_counter() - start)
+        seconds[name] = min(times)
+
+    controls, advanced = dock.controls, dock.advanced
+    act("opacity", [lambda v=v: controls.opacity.setValue(v) for v in (30, 50, 40)])
+    assert layer.opacity == pytest.approx(0.4 * dock.display.fade(shown), abs=0.01)
+    act("smoothing", [lambda v=v: controls.smoothing.setValue(v) for v in (5, 20, 10)])
+    smooth = np.nanstd(layer.data)
+    controls.smoothing.setValue(0)
+    assert np.nanstd(layer.data) > 2 * smooth
+    act("range", [lambda v=v: controls.high.setValue(v) for v in (2.0, 3.0, 5.0)])
+    assert layer.contrast_limits == [0, 5]
+    act("weak", [lambda v=v: controls.weak.setChecked(v) for v in (True, False, True)])
+    assert np.nanmin(layer.data) >= 1
+    controls.weak.setChecked(False)
+    advanced.show_heads(4)
+    act("head", [lambda v=v: advanced.head.setCurrentIndex(v) for v in (1, 2, 3)])
+    np.testing.assert_allclose(
+        layer.data[: 20_000 // 150].ravel()[:150],
+        (attention[2] / attention[2].sum() * 20_000)[:150],
+        rtol=1e-4,
+    )
+    assert max(seconds.values()) < 0.05, seconds
+
+
+def test_hovering_tells_attention_class_and_place(drawn):
+    viewer, _dock, shown = drawn
+    um = shown.analysis.slide.mpp_xy[0]
+    # The middle of the second patch: level-0 x 450, y 300.
+    place = ((300 - 0.5) * um, (450 - 0.5) * um)
+    for kind in ("attention", "classes", None):
+        layer = shown.layer if kind is None else shown.maps.find(kind)
+        said = layer.get_status(place, world=True)["coordinates"]
+        assert "looked at 0.8 × average" in said
+        assert "another 100%" in said
+        assert "x 0.22, y 0.15 mm" in said
+    outside = ((1000 - 0.5) * um, (1300 - 0.5) * um)
+    assert "not looked at" in shown.layer.get_status(outside, world=True)["coordinates"]
+    viewer.layers.selection.active = shown.layer
+    viewer.mouse_over_canvas = True
+    viewer.cursor.position = place
+    assert "0.8 × average" in str(viewer._calc_status_from_cursor()[0])
+
+
+def test_closing_the_dock_leaves_plain_layers(drawn):
+    viewer, dock, shown = drawn
+    layer = shown.layer
+    viewer.window.remove_dock_widget(dock)
+    assert dock.is_closed
+    assert "average" not in layer.get_status((10, 10), world=True)["coordinates"]
+
+
+def test_maps_fade_near_by_so_that_tissue_can_be_read(drawn):
+    viewer, dock, shown = drawn
+    layer = shown.maps.find("attention")
+    viewer.reset_view()
+    far = layer.opacity
+    dock.strip.go(0)
+    dock.flight.land()
+    assert layer.opacity < 0.6 * far
+    viewer.reset_view()
+    assert layer.opacity == pytest.approx(far, abs=0.01)
