@@ -18,7 +18,8 @@ def lower_priority() -> str:
         return _below_normal()
     if hasattr(os, "SCHED_IDLE"):
         try:
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            for thread in _threads():
+                os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
             return "idle"
         except OSError:  # some containers forbid it
             pass
@@ -44,6 +45,14 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _threads() -> list[int]:
+    """All threads that run already: on Linux each has a priority of its own."""
+    try:
+        return [int(name) for name in os.listdir("/proc/self/task")]
+    except OSError:
+        return [0]
 
 
 def _below_normal() -> str:
