@@ -1,13 +1,22 @@
-"""``make demo``: napari with a sample slide; or, without a display, a picture of it."""
+"""``make demo``: a sample slide analysed; or, without a display, a picture of it."""
 
 import argparse
 import logging
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import napari
 from qtpy.QtCore import QTimer
 
+from napari_spt._settings import remember
+
+if TYPE_CHECKING:
+    from napari_spt._analysis_dock import AnalysisDock
+
 _log = logging.getLogger("napari_spt.demo")
+# A picture is taken in the end, whatever happens.
+LONGEST_SECONDS = 600
 
 
 def main() -> None:
@@ -23,17 +32,46 @@ def main() -> None:
     viewer.window.resize(1280, 800)
     _log.info("Opening a sample slide; the first time it is painted, in some seconds.")
     viewer.open_sample("napari-spt", "glandular")
-    viewer.window.add_plugin_dock_widget("napari-spt", "Open slide…")
+    _, dock = viewer.window.add_plugin_dock_widget("napari-spt", "Slide analysis")
+    _log.info("Analysing it: the first answer comes in seconds, then it refines.")
     if args.screenshot is not None:
-        QTimer.singleShot(3000, lambda: _photograph(viewer, args.screenshot))
+        remember("asked_default_reader", True)
+        Photographer(viewer, dock, args.screenshot).start()
+    QTimer.singleShot(500, dock.analyse.click)
     napari.run()
 
 
-def _photograph(viewer: napari.Viewer, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    viewer.screenshot(str(path), canvas_only=False, flash=False)
-    _log.info("There is no display: the window's picture is in %s", path)
-    viewer.close()
+class Photographer:
+    """Waits for the analysis to end, takes a picture, and closes the window."""
+
+    def __init__(self, viewer: napari.Viewer, dock: "AnalysisDock", path: Path) -> None:
+        self.viewer, self.dock, self.path = viewer, dock, path
+        self.began = time.monotonic()
+        self.ended: float | None = None
+        self.timer = QTimer()
+        self.timer.setInterval(500)
+        self.timer.timeout.connect(self.look)
+
+    def start(self) -> None:
+        self.timer.start()
+
+    def look(self) -> None:
+        now, shown = time.monotonic(), self.dock.shown
+        is_over = shown is not None and not shown.analysis.is_open
+        if self.ended is None and (is_over or now - self.began > LONGEST_SECONDS):
+            self.ended = now
+        # Some moments for the pictures of the regions.
+        if self.ended is None or now - self.ended < 4:
+            return
+        self.timer.stop()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.viewer.screenshot(str(self.path), canvas_only=False, flash=False)
+        if shown is not None:
+            said = shown.analysis.sentence or self.dock.reading.seen.text()
+            _log.info("The analysis is %s. %s", shown.analysis.state, said)
+        _log.info("There is no display: the window's picture is in %s", self.path)
+        self.dock.shut_down()
+        self.viewer.close()
 
 
 if __name__ == "__main__":
