@@ -7,6 +7,7 @@ from qtpy.QtCore import QSignalBlocker, Signal
 from qtpy.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
+    QFileDialog,
     QFormLayout,
     QPushButton,
     QSizePolicy,
@@ -19,6 +20,7 @@ from napari_spt._settings import remember, remembered
 from napari_spt._view_controls import MEAN, PERCENTILE, TIMES
 
 AUTOMATIC = "Automatic"
+FILE_WORDS = "From a file…"
 GIGABYTE = 1_000_000_000
 ROOM_GB = 5
 
@@ -166,6 +168,22 @@ class Advanced(QWidget):
         own = remembered("advanced", {}).get("encoder")
         if own:
             self.encoder.addItem(Path(own).stem, own)
+        self.encoder.addItem(FILE_WORDS, FILE_WORDS)
+        self.encoder.activated.connect(self._choose_encoder)
+
+    def _choose_encoder(self, index: int) -> None:
+        if self.encoder.itemData(index) != FILE_WORDS:
+            return
+        self.encoder.setCurrentIndex(0)
+        self.dialog = QFileDialog(self, "Choose the encoder's weights")
+        self.dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        self.dialog.fileSelected.connect(self.take_encoder)
+        self.dialog.open()
+
+    def take_encoder(self, path: str) -> None:
+        """Use an encoder's file."""
+        self.encoder.insertItem(1, Path(path).stem, path)
+        self.encoder.setCurrentIndex(1)
 
 
 def cache_folder() -> Path:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from napari.layers import Layer
 from napari.utils.theme import get_theme
-from qtpy.QtCore import QEvent, QSignalBlocker
+from qtpy.QtCore import QEvent, QSignalBlocker, QTimer
 from qtpy.QtWidgets import QComboBox, QFileDialog
 
 from napari_spt import _keys
@@ -66,7 +66,14 @@ class AnalysisDock(AnalysisForm):
         layers.events.removed.connect(self._on_removed)
         layers.selection.events.active.connect(self._follow_active)
         self.viewer.events.theme.connect(self._style)
-        camera(self.viewer).events.zoom.connect(self._follow_zoom)
+        eye = camera(self.viewer)
+        eye.events.zoom.connect(self._follow_zoom)
+        # Not at every step of a drag, but when it has come to rest.
+        self._looking = QTimer(self)
+        self._looking.setSingleShot(True)
+        self._looking.setInterval(700)
+        self._looking.timeout.connect(self.work.look_here)
+        eye.events.center.connect(self._follow_view)
 
     # Which slide
 
@@ -178,6 +185,9 @@ class AnalysisDock(AnalysisForm):
     def _follow_zoom(self, _event: object = None) -> None:
         if self.shown is not None:
             self.display.follow_zoom(self.shown, self.controls.settings)
+
+    def _follow_view(self, _event: object = None) -> None:
+        self._looking.start()
 
     def _choose_view(self) -> None:
         head = self.advanced.head.currentData()
@@ -292,7 +302,10 @@ class AnalysisDock(AnalysisForm):
         layers.events.removed.disconnect(self._on_removed)
         layers.selection.events.active.disconnect(self._follow_active)
         self.viewer.events.theme.disconnect(self._style)
-        camera(self.viewer).events.zoom.disconnect(self._follow_zoom)
+        self._looking.stop()
+        eye = camera(self.viewer)
+        eye.events.zoom.disconnect(self._follow_zoom)
+        eye.events.center.disconnect(self._follow_view)
         _keys.unregister(self)
         self.display.close()
         release_async_slicing()

@@ -45,6 +45,7 @@ class Shown:
     hover: HoverTable | None = None
     is_even: bool = False
     kinds: dict[str, Any] = field(default_factory=dict)
+    wanted: dict[str, bool] = field(default_factory=dict)
     look_alikes: Any = None
     likeness_xy: NDArray[np.int64] | None = None
 
@@ -111,7 +112,7 @@ class Display:
             opacity=settings.opacity,
         )
         layer.opacity = settings.opacity * self.fade(shown)
-        layer.visible = settings.shows_attention
+        self._let_be_seen(shown, layer, settings.shows_attention)
         self._tell(shown, times=shown.raster(times, reading.l0_xy))
 
     def draw_classes(self, shown: Shown, settings: ViewSettings) -> None:
@@ -131,7 +132,7 @@ class Display:
             opacity=CLASS_OPACITY,
         )
         layer.opacity = CLASS_OPACITY * self.fade(shown)
-        layer.visible = settings.shows_classes
+        self._let_be_seen(shown, layer, settings.shows_classes)
         self._below_attention(shown, layer)
         shares = np.stack(
             [shown.raster(column, found.l0_xy) for column in found.probabilities.T],
@@ -248,6 +249,12 @@ class Display:
             self._legend.hide()
             self._legend.deleteLater()
             self._legend = None
+
+    def _let_be_seen(self, shown: Shown, layer: Layer, wanted: bool) -> None:
+        """Follow the control when it changes; in between, the user's own hiding."""
+        if shown.wanted.get(layer.name) != wanted:
+            shown.wanted[layer.name] = wanted
+            layer.visible = wanted
 
     def _is_seen(self, shown: Shown, kind: str) -> bool:
         layer = shown.maps.find(kind)

@@ -105,7 +105,15 @@ def _scale_bar(viewer: "Viewer") -> Any:
 
 def open_analysis(viewer: "Viewer") -> None:
     """Show the dock that analyses slides, from the layers' menu."""
+    from napari_spt._slide_source import slide_source
+
     viewer.window.add_plugin_dock_widget(PLUGIN, "Slide analysis")
+    layer = viewer.layers.selection.active
+    if layer is not None and slide_source(layer) is None:
+        show_error(
+            f"“{layer.name}” is not a slide: it is no colour picture. Open a slide "
+            "with “Open slide…”, or choose its layer."
+        )
 
 
 def recent_slides() -> list[str]:

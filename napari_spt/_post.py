@@ -57,6 +57,12 @@ class Post(QObject):
         if request in self.waiting:
             shared_engine().cancel(request)
 
+    def look_here(self, request: int, l0_xy: list[float] | None) -> None:
+        """Let an analysis that runs go on around what is on the screen."""
+        if request in self.waiting:
+            place = None if l0_xy is None else (l0_xy[0], l0_xy[1])
+            shared_engine().look_here(request, place)
+
     def forget(self, request: int | None) -> None:
         """End a request whose answer nobody waits for any more."""
         if request is not None and request in self.waiting:

@@ -38,6 +38,7 @@ class Work:
         self.analyses: dict[str, Shown] = {}
         self.is_preparing = False
         self._bar: progress | None = None
+        self._place: list[float] | None = None
 
     # Asking
 
@@ -124,6 +125,16 @@ class Work:
         if shown is not None and shown.analysis.request is not None:
             post().cancel(shown.analysis.request)
             self.dock.progress.setText("Stopping…")
+
+    def look_here(self) -> None:
+        """What is on the screen now is looked at next."""
+        shown = self.dock.shown
+        if shown is None or not shown.analysis.is_open:
+            return
+        place, request = self._view_centre(shown), shown.analysis.request
+        if place != self._place and request is not None:
+            self._place = place
+            post().look_here(request, place)
 
     def forget(self, layer: Layer) -> None:
         """A layer is gone: end what was asked of it."""
@@ -302,6 +313,7 @@ class Work:
         shown = self.dock.shown
         if shown is not None:
             shown.maps.remove(_layers.LIKENESS, _layers.REGION)
+            shown.wanted.clear()
             self.dock.redraw()
 
     # Reports

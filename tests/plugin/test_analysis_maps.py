@@ -243,6 +243,30 @@ def test_live_controls_act_at_once_and_quickly(open_dock, tmp_path):
     assert max(seconds.values()) < 0.05, seconds
 
 
+def test_more_like_this_answers_within_a_click(open_dock, tmp_path):
+    """Below 100 ms on 20,000 patches."""
+    from spt_core.insight.similarity import LookAlikes
+
+    viewer, dock = open_dock()
+    write_tiff(tmp_path / "a.tif", picture(3200, 3200), levels=2)
+    slide = open_slide(viewer, tmp_path / "a.tif")
+    rows, cols = np.divmod(np.arange(20_000), 150)
+    places = np.stack([cols, rows], axis=1) * 20
+    shown = known(viewer, dock, slide, places, (20, 20))
+    rng = np.random.default_rng(0)
+    tokens = rng.normal(size=(20_000, 512)).astype(np.float32)
+    shown.look_alikes, shown.likeness_xy = LookAlikes(tokens), places
+    assert not dock.display.draw_likeness(shown, (3190, 3190))
+    seconds = []
+    for place in (200, 900, 2100, 600):
+        start = time.perf_counter()
+        assert dock.display.draw_likeness(shown, (place, place))
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds[1:]) < 0.1, seconds
+    layer = shown.maps.find("likeness")
+    assert layer.data[30, 30] == pytest.approx(1, abs=1e-4)
+
+
 def test_hovering_tells_attention_class_and_place(drawn):
     viewer, _dock, shown = drawn
     um = shown.analysis.slide.mpp_xy[0]

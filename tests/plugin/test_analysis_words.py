@@ -12,6 +12,7 @@ from qtpy.QtWidgets import QApplication, QLabel, QPushButton
 
 from napari_spt._analysis import Pace, Reading
 from napari_spt._legends import NOT_WHERE
+from napari_spt._open_command import open_analysis
 from napari_spt._reading import headline, seen_words
 from napari_spt._words import pace_words
 from tests.made_slides import picture, write_svs
@@ -123,6 +124,38 @@ def test_text_of_twice_the_size_fits(full, qtbot):
         assert cut_off(dock) == []
     finally:
         settings.font_size = size
+
+
+def test_settings_are_remembered(open_dock):
+    viewer, dock = open_dock()
+    dock.controls.opacity.setValue(33)
+    dock.controls.weak.setChecked(True)
+    dock.advanced.batch.setValue(24)
+    dock.advanced.room.setValue(9)
+    dock.advanced.take_encoder("/some/where/weights.safetensors")
+    dock.model.choose_none()
+    viewer.window.remove_dock_widget(dock)
+    _, dock = open_dock()
+    assert dock.controls.opacity.value() == 33
+    assert dock.controls.weak.isChecked()
+    assert dock.advanced.batch.value() == 24
+    assert dock.advanced.room.value() == 9
+    assert dock.advanced.request["encoder"] == "/some/where/weights.safetensors"
+    assert dock.model.path is None
+
+
+def test_the_layers_menu_leads_to_the_dock(make_napari_viewer, engine):
+    from napari._app_model import get_app_model
+    from napari.utils.notifications import notification_manager
+
+    viewer = make_napari_viewer()
+    items = get_app_model().menus.get_menu("napari/layers/classify")
+    assert any("Analyse this slide" in item.command.title for item in items)
+    viewer.add_image(np.zeros((200, 200)), name="nuclei")
+    notification_manager.records.clear()
+    open_analysis(viewer)
+    assert "“nuclei” is not a slide" in notification_manager.records[0].message
+    viewer.window.remove_dock_widget("all")
 
 
 def test_an_empty_dock_says_what_to_do(open_dock):
