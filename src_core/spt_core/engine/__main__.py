@@ -6,8 +6,12 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spt_core.engine.priority import lower_priority, sleep_while_waiting
+
+if TYPE_CHECKING:
+    from spt_core.engine.channel import Channel
 
 
 def main() -> None:
@@ -27,6 +31,8 @@ def main() -> None:
     from spt_core.engine.serving import Server
 
     channel = Channel.on_standard_streams(args.folder)
+    # It may come to the window too, which then removes nothing.
+    signal.signal(signal.SIGTERM, lambda *_: _terminated(channel))
     server = Server(channel)
     server.listen()
     if args.parent is not None:
@@ -44,6 +50,11 @@ def main() -> None:
     except BrokenPipeError:
         server.stop(clear=True)
     server.end()
+
+
+def _terminated(channel: "Channel") -> None:
+    channel.clear()
+    os._exit(128 + signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -148,6 +148,19 @@ def test_an_analysis_takes_a_view_and_can_be_steered(engine, slow):
     assert engine.finish(request, seconds=120)[-1]["event"] == "done"
 
 
+@LINUX
+def test_terminated_it_leaves_nothing(tmp_path):
+    pipe = Pipe(tmp_path / "s")
+    try:
+        pipe.until("starting")
+        (pipe.folder / "1-1-x.npy").write_bytes(b"")
+        pipe.process.terminate()
+        assert pipe.process.wait(20) == 143
+        assert not pipe.folder.exists()
+    finally:
+        pipe.close()
+
+
 @pytest.mark.parametrize("how", ["stop", "end of input"])
 @pytest.mark.parametrize("moment", ["starting", "at work"])
 def test_it_ends_when_told(how, moment, slow, tmp_path):
