@@ -57,8 +57,8 @@ class AnalysisDock(AnalysisForm):
         self.advanced.view_changed.connect(self._choose_view)
         self.advanced_part.button.toggled.connect(self._open_advanced)
         self.strip.chosen.connect(self.fly_to)
-        self.questions.like_asked.connect(self.work.show_likeness)
-        self.questions.likeness_ended.connect(self.work.end_likeness)
+        self.questions.like_asked.connect(self.work.alike.show_likeness)
+        self.questions.likeness_ended.connect(self.work.alike.end_likeness)
         self.questions.compared.connect(self.reading.compare)
         self.export.clicked.connect(self.choose_report)
         layers = self.viewer.layers

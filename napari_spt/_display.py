@@ -12,7 +12,6 @@ from napari_spt import _layers
 from napari_spt._analysis import Analysis
 from napari_spt._layers import Lattice, SlideMaps
 from napari_spt._legends import NOT_WHERE, ClassPart, HeatPart, Legend
-from napari_spt._regions import Place
 from napari_spt._status import HoverTable, tell_by, tell_plainly
 from napari_spt._view_controls import PERCENTILE, TIMES, WEAK, ViewSettings
 from napari_spt._viewing import camera, main_window
@@ -298,23 +297,3 @@ def _attention_part(shown: Shown, settings: ViewSettings) -> HeatPart:
     if shown.is_even:
         sentences.insert(0, f"<b>{EVEN}</b>")
     return HeatPart("Attention", ends, sentences)
-
-
-def top_places(shown: Shown, settings: ViewSettings) -> list[Place]:
-    """Places worth a look, with their captions."""
-    from spt_core.insight.maps import attention_values
-    from spt_core.insight.regions import choose_regions
-
-    reading = shown.analysis.reading
-    if reading is None or not len(reading.attention) or not len(reading.l0_xy):
-        return []
-    head = settings.head if settings.head < len(reading.attention) else -1
-    times = attention_values(reading.attention, head=head, unit=TIMES)
-    return [
-        Place(
-            (int(reading.l0_xy[one.row][0]), int(reading.l0_xy[one.row][1])),
-            one.kind,
-            f"{times[one.row]:.1f} ×",
-        )
-        for one in choose_regions(reading.g_rc, times)
-    ]

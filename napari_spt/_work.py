@@ -12,10 +12,12 @@ from napari.utils.notifications import show_error, show_info, show_warning
 
 from napari_spt import _layers
 from napari_spt._advanced import features_folder
-from napari_spt._analysis import CANCELLED, DONE, FAILED, Analysis, SlideSource
-from napari_spt._display import Shown, top_places
+from napari_spt._alike import Alike
+from napari_spt._analysis import CANCELLED, FAILED, Analysis, SlideSource
+from napari_spt._display import Shown
 from napari_spt._engine import Message
 from napari_spt._layers import SlideMaps
+from napari_spt._places import top_places
 from napari_spt._post import post
 from napari_spt._regions import Place
 from napari_spt._slide_source import key_of, picture_pixels, slide_source
@@ -24,9 +26,6 @@ from napari_spt._words import pace_words
 
 if TYPE_CHECKING:
     from napari_spt._analysis_dock import AnalysisDock
-
-# Places like no others that are shown.
-MOST_ODD = 12
 
 
 class Work:
@@ -39,6 +38,7 @@ class Work:
         self.is_preparing = False
         self._bar: progress | None = None
         self._place: list[float] | None = None
+        self.alike = Alike(self)
 
     # Asking
 
@@ -196,7 +196,7 @@ class Work:
             return
         self._show_maps(shown)
         if shown.kinds:
-            self._show_kinds(shown)
+            self.alike.show_kinds(shown)
         elif not shown.analysis.is_open:
             self._show_places(shown)
         if shown.analysis.is_open:
@@ -217,13 +217,13 @@ class Work:
     def _show_places(self, shown: Shown) -> None:
         if shown is not self.dock.shown or shown.lattice is None:
             return
-        self._fill_strip(shown, top_places(shown, self.dock.controls.settings))
+        self.fill_strip(shown, top_places(shown, self.dock.controls.settings))
         self.dock.strip_words.setText(
             "Where it looked most, in times the average, with others to compare: by "
             "chance, and looked at least. Click one, or press N."
         )
 
-    def _fill_strip(self, shown: Shown, places: list[Place]) -> None:
+    def fill_strip(self, shown: Shown, places: list[Place]) -> None:
         path, step = shown.analysis.slide.path, shown.analysis.l0_step_xy
         if places and path is not None and step is not None:
             self.dock.strip.show_places(places, path, step)
@@ -234,24 +234,7 @@ class Work:
         self._show_maps(shown)
         self._show_places(shown)
         self.dock.advanced.make_room()
-        features = shown.analysis.features
-        if features is None:
-            return
-        worker = create_worker(_look_alikes, features)
-
-        def loaded(found: tuple) -> None:
-            shown.look_alikes, shown.likeness_xy = found
-            if not self.dock.is_closed:
-                self.dock.follow()
-
-        worker.returned.connect(loaded)
-        worker.start()
-        if shown.analysis.model is None:
-            post().ask(
-                "explore",
-                lambda message: self._take_kinds(shown, message),
-                features=str(features),
-            )
+        self.alike.prepare(shown)
 
     def _fail(self, shown: Shown) -> None:
         self._close_bar()
@@ -262,59 +245,6 @@ class Work:
         if analysis.kind == "no_pixel_size":
             self.dock.pixel_size.ask(analysis.slide.l0_size_xy)
         self._show_places(shown)
-
-    # Without a model
-
-    def _take_kinds(self, shown: Shown, message: Message) -> None:
-        if self.dock.is_closed or shown is not self.analyses.get(shown.maps.key):
-            return
-        if message.event == FAILED:
-            show_error(str(message.facts.get("sentence")))
-        elif message.event == DONE:
-            shown.kinds = {**message.facts, **message.arrays}
-            self.dock.display.draw(shown, self.dock.controls.settings)
-            self._show_kinds(shown)
-            self.dock.follow()
-
-    def _show_kinds(self, shown: Shown) -> None:
-        kinds, dock = shown.kinds, self.dock
-        odd = np.asarray(kinds["outliers"], np.int64)
-        count = len(kinds["names"])
-        dock.tissue_words.setText(
-            f"{count} kinds of tissue, by looks alone: they have no names, and the "
-            f"colours say only what looks alike. {len(odd):,} places are like no "
-            "others on this slide."
-        )
-        places = [
-            Place(tuple(int(v) for v in kinds["l0_xy"][row]), "odd", "like no other")
-            for row in odd[:MOST_ODD]
-        ]
-        dock.strip_words.setText("Places like no others, the strangest first.")
-        self._fill_strip(shown, places)
-
-    # Look-alikes
-
-    def show_likeness(self, world_yx: tuple[float, float]) -> None:
-        dock, shown = self.dock, self.dock.shown
-        if shown is None or shown.lattice is None:
-            return
-        l0_xy = shown.lattice.l0(shown.layer, world_yx)
-        if dock.display.draw_likeness(shown, l0_xy):
-            attention = shown.maps.find(_layers.ATTENTION)
-            if attention is not None:
-                attention.visible = False
-            dock.display.draw_legend(shown, dock.controls.settings)
-        else:
-            show_info(
-                "There is no tissue here that was looked at. Click another place."
-            )
-
-    def end_likeness(self) -> None:
-        shown = self.dock.shown
-        if shown is not None:
-            shown.maps.remove(_layers.LIKENESS, _layers.REGION)
-            shown.wanted.clear()
-            self.dock.redraw()
 
     # Reports
 
@@ -358,11 +288,3 @@ class Work:
         if bar is not None:
             with suppress(RuntimeError):
                 bar.close()
-
-
-def _look_alikes(features: Path) -> tuple:
-    from spt_core.insight.similarity import LookAlikes
-    from spt_core.tokens import read_tokens
-
-    tokens = read_tokens(features)
-    return LookAlikes(tokens.x), tokens.xy

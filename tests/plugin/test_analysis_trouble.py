@@ -99,7 +99,7 @@ def test_a_plain_picture_works_too(open_dock, sample, qtbot):
     assert dock.layer is None
     layer = viewer.add_image(pixels, rgb=True, name="a picture")
     assert dock.layer is layer
-    assert dock.pixel_size.isVisible()
+    assert not dock.pixel_size.isHidden()
     dock.pixel_size.buttons["20×"].click()
     dock.analyse.click()
     analysis = wait_ended(qtbot, dock)

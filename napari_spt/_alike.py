@@ -1,0 +1,100 @@
+"""What needs no model: kinds of tissue, places like no others, and look-alikes."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from napari.qt.threading import create_worker
+from napari.utils.notifications import show_error, show_info
+
+from napari_spt import _layers
+from napari_spt._analysis import DONE, FAILED
+from napari_spt._display import Shown
+from napari_spt._engine import Message
+from napari_spt._places import odd_places
+from napari_spt._post import post
+
+if TYPE_CHECKING:
+    from napari_spt._work import Work
+
+
+class Alike:
+    """Asks for what looks alike on a slide that has been seen, and shows it."""
+
+    def __init__(self, work: "Work") -> None:
+        self.work = work
+        self.dock = work.dock
+
+    def prepare(self, shown: Shown) -> None:
+        """Read what look-alikes are found by; without a model, map the tissue."""
+        features = shown.analysis.features
+        if features is None:
+            return
+        worker = create_worker(_look_alikes, features)
+
+        def loaded(found: tuple) -> None:
+            shown.look_alikes, shown.likeness_xy = found
+            if not self.dock.is_closed:
+                self.dock.follow()
+
+        worker.returned.connect(loaded)
+        worker.start()
+        if shown.analysis.model is None:
+            post().ask(
+                "explore",
+                lambda message: self._take_kinds(shown, message),
+                features=str(features),
+            )
+
+    def _take_kinds(self, shown: Shown, message: Message) -> None:
+        if self.dock.is_closed or shown is not self.work.analyses.get(shown.maps.key):
+            return
+        if message.event == FAILED:
+            show_error(str(message.facts.get("sentence")))
+        elif message.event == DONE:
+            shown.kinds = {**message.facts, **message.arrays}
+            self.dock.display.draw(shown, self.dock.controls.settings)
+            self.show_kinds(shown)
+            self.dock.follow()
+
+    def show_kinds(self, shown: Shown) -> None:
+        kinds, dock = shown.kinds, self.dock
+        odd = np.asarray(kinds["outliers"], np.int64)
+        count = len(kinds["names"])
+        dock.tissue_words.setText(
+            f"{count} kinds of tissue, by looks alone: they have no names, and the "
+            f"colours say only what looks alike. {len(odd):,} places are like no "
+            "others on this slide."
+        )
+        dock.strip_words.setText("Places like no others, the strangest first.")
+        self.work.fill_strip(shown, odd_places(kinds))
+
+    def show_likeness(self, world_yx: tuple[float, float]) -> None:
+        dock, shown = self.dock, self.dock.shown
+        if shown is None or shown.lattice is None:
+            return
+        l0_xy = shown.lattice.l0(shown.layer, world_yx)
+        if dock.display.draw_likeness(shown, l0_xy):
+            attention = shown.maps.find(_layers.ATTENTION)
+            if attention is not None:
+                attention.visible = False
+            dock.display.draw_legend(shown, dock.controls.settings)
+        else:
+            show_info(
+                "There is no tissue here that was looked at. Click another place."
+            )
+
+    def end_likeness(self) -> None:
+        shown = self.dock.shown
+        if shown is not None:
+            shown.maps.remove(_layers.LIKENESS, _layers.REGION)
+            shown.wanted.clear()
+            self.dock.redraw()
+
+
+def _look_alikes(features: Path) -> tuple:
+    from spt_core.insight.similarity import LookAlikes
+    from spt_core.tokens import read_tokens
+
+    tokens = read_tokens(features)
+    return LookAlikes(tokens.x), tokens.xy
