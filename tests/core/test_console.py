@@ -7,6 +7,15 @@ from spt_core.commands.console import Console
 from spt_core.events import Progress
 
 
+@pytest.fixture
+def hears_interrupts():
+    # A shell's background jobs ignore Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("hears_interrupts")
 def test_a_lost_interrupt_still_stops_the_work():
     closed = []
 

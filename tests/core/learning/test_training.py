@@ -215,7 +215,13 @@ def start_command(cohort, out, *more, epochs=400):
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=None if os.name == "nt" else hear_interrupts,
     )
+
+
+def hear_interrupts():
+    # A shell's background jobs, and so their children, ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def wait_for_step(process, step):
