@@ -3,14 +3,15 @@
     python benchmarks/_bundled_data.py --data ../shared/data --out TABLES
 
 writes ``breakhis.csv``, ``oral.csv`` and ``slides.csv`` as ``spt train-patches
---table`` takes them. A fifth of the BreaKHis patients of each subtype, at least one,
-is ``test``: only ``benchmarks/bundled_encoder.py`` looks at them. With
-``--also-keep-apart`` a second fifth is ``val``, on which settings were chosen.
+--table`` takes them. A fifth of the BreaKHis patients of each subtype, at least one, is
+kept apart, with all whose number is the same (22549AB, 22549CD and 22549G are blocks of
+one person): only ``benchmarks/bundled_encoder.py`` looks at them.
 """
 
 import argparse
 import csv
 import math
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -27,26 +28,23 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def splits_of_patients(rows: list[dict[str, str]]) -> dict[str, str]:
-    """``test`` and ``val`` are a fifth of each subtype's patients, at least one.
+def person(patient: str) -> str:
+    """Whoever it is: the number without the letters of the block."""
+    found = re.match(r"\d+", patient)
+    return found.group() if found else patient
 
-    A subtype of two patients has none in ``val``.
-    """
+
+def kept_apart(rows: list[dict[str, str]]) -> set[str]:
+    """The patients that the encoder never sees."""
     patients: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         patients[row["subtype"]].add(row["patient"])
     rng = np.random.default_rng(SEED)
-    found = {}
+    chosen = set()
     for subtype in sorted(patients):
         order = rng.permutation(sorted(patients[subtype])).tolist()
-        test = math.ceil(len(order) / 5)
-        val = round(len(order) / 5) if len(order) >= 3 else 0
-        val = max(val, 1) if len(order) >= 3 else 0
-        for place, patient in enumerate(order):
-            found[patient] = (
-                "test" if place < test else "val" if place < test + val else "train"
-            )
-    return found
+        chosen |= {person(patient) for patient in order[: math.ceil(len(order) / 5)]}
+    return {row["patient"] for row in rows if person(row["patient"]) in chosen}
 
 
 def write(path: Path, rows: list[dict]) -> None:
@@ -61,21 +59,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--also-keep-apart", action="store_true")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     rows = read(args.data / "tiles/breakhis/labels.csv")
-    splits = splits_of_patients(rows)
-    kept = {"train", "val"} if not args.also_keep_apart else {"train"}
+    apart = kept_apart(rows)
+    everyone = {row["patient"] for row in rows}
+    print(f"kept apart: {len(apart)} of {len(everyone)} patients")
     write(
         args.out / "breakhis.csv",
         [
             {
                 "file": row["file"],
                 "slide": row["slide"],
-                "patient": row["patient"],
+                "patient": person(row["patient"]),
                 "mpp": BREAKHIS_MPP,
-                "split": "train" if splits[row["patient"]] in kept else "test",
+                "split": "test" if row["patient"] in apart else "train",
             }
             for row in rows
         ],

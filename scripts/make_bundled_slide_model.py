@@ -14,7 +14,7 @@ from pathlib import Path
 
 from _bundling import install, run
 
-from spt_core.bundled import SLIDE_MODEL_FILE
+from spt_core import bundled
 
 ROOT = Path(__file__).parents[1]
 # seed, slides, pixels a side
@@ -34,7 +34,10 @@ def cohort(work: Path, name: str) -> Path:
     if not (folder / "labels.csv").exists():
         run("sample", folder, "--slides", slides, "--size", size, "--seed", seed)
     if not (folder / "features/summary.csv").exists():
-        run("encode", folder, "--out", folder / "features")
+        # One that was just made is taken before it is installed.
+        made = work / "encoder.safetensors"
+        encoder = made if made.exists() else bundled.ENCODER
+        run("encode", folder, "--out", folder / "features", "--encoder", encoder)
     return folder
 
 
@@ -68,7 +71,7 @@ def main() -> None:
         judged = json.loads((report / "evaluation.json").read_text(encoding="utf-8"))
         install(
             calibrated,
-            SLIDE_MODEL_FILE,
+            bundled.SLIDE_MODEL_FILE,
             name="bundled",
             demonstration=True,
             about="A demonstration on synthetic tissue. It names tumour kinds of "

@@ -46,7 +46,7 @@ def test_the_encoder_says_what_it_is():
         assert source in names
     assert "her2st" not in json.dumps(card)
     assert all(one["licence"] for one in card["data"])
-    assert card["training"]["method"] == "hidisc"
+    assert card["training"]["method"] == "simclr"
     for name in ("measured", "speed"):
         assert card[name]
 
