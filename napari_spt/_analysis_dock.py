@@ -1,6 +1,7 @@
 """The "Slide analysis" dock: a slide, a model, one button, and what comes of it."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,8 +41,10 @@ class AnalysisDock(AnalysisForm):
         self.work = Work(self)
         self._connect()
         _keys.register(self)
-        hold_async_slicing()
-        post().enter(self)
+        hold_async_slicing(id(self))
+        post().enter(id(self))
+        # A window that is closed takes its docks with it without a word to them.
+        self.destroyed.connect(partial(_leave, id(self)))
         self._follow_layers()
         self._style()
 
@@ -308,8 +311,12 @@ class AnalysisDock(AnalysisForm):
         eye.events.center.disconnect(self._follow_view)
         _keys.unregister(self)
         self.display.close()
-        release_async_slicing()
-        post().leave(self)
+        _leave(id(self))
+
+
+def _leave(user: int, _widget: object = None) -> None:
+    release_async_slicing(user)
+    post().leave(user)
 
 
 def _data(box: QComboBox) -> str:

@@ -34,14 +34,16 @@ class Post(QObject):
         """What the engine runs on, once it is ready."""
         return shared_engine().about
 
-    def enter(self, user: object) -> None:
+    def enter(self, user: int) -> None:
         """A dock opens: start the engine, whose imports take seconds."""
-        self.users.add(id(user))
+        self.users.add(user)
         shared_engine().start()
 
-    def leave(self, user: object) -> None:
+    def leave(self, user: int) -> None:
         """A dock closes; after the last one the engine ends, beside the window."""
-        self.users.discard(id(user))
+        if user not in self.users:
+            return
+        self.users.discard(user)
         if not self.users:
             self.timer.stop()
             self.waiting.clear()

@@ -81,18 +81,17 @@ class Flight(QObject):
 
 
 _ASYNC = "async_slicing_before"
-_users = 0
+_users: set[int] = set()
 
 
-def hold_async_slicing() -> None:
+def hold_async_slicing(user: int) -> None:
     """Load what is in view beside the window, for as long as a dock is open.
 
     What the user had chosen is kept in our settings too, so that it comes back even
     after a crash.
     """
-    global _users
-    _users += 1
-    if _users > 1:
+    _users.add(user)
+    if len(_users) > 1:
         return
     experimental = get_settings().experimental
     if remembered(_ASYNC) is None:
@@ -100,9 +99,8 @@ def hold_async_slicing() -> None:
     experimental.async_ = True
 
 
-def release_async_slicing() -> None:
-    global _users
-    _users = max(0, _users - 1)
+def release_async_slicing(user: int) -> None:
+    _users.discard(user)
     before = remembered(_ASYNC)
     if _users or before is None:
         return

@@ -24,7 +24,7 @@ def engine(qapp):
     """The engine stays between tests: its imports take seconds."""
     from napari_spt._post import post
 
-    post().enter("tests")
+    post().enter(0)
     yield post()
     post().close()
 

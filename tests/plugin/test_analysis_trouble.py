@@ -184,13 +184,14 @@ def test_a_layer_removed_in_mid_run(open_dock, sample, qtbot):
     assert told() == ""
 
 
-def test_closing_the_dock_in_mid_run_leaves_nothing(make_napari_viewer, sample, qtbot):
+@pytest.mark.parametrize("closes", ["dock", "window"])
+def test_closing_in_mid_run_leaves_nothing(make_napari_viewer, sample, qtbot, closes):
     """No thread, no process, no exception, and napari's setting as it was."""
     from napari_spt._post import post
     from napari_spt._settings import remember
 
     remember("asked_default_reader", True)
-    post().leave("tests")
+    post().leave(0)
     qtbot.waitUntil(lambda: not engines(), timeout=15_000)
     before = {t for t in threading.enumerate() if "napari-spt" in t.name}
     was = get_settings().experimental.async_
@@ -202,17 +203,21 @@ def test_closing_the_dock_in_mid_run_leaves_nothing(make_napari_viewer, sample, 
     qtbot.wait(1500)
     assert engines()
     start = time.perf_counter()
-    viewer.window.remove_dock_widget(dock)
-    assert time.perf_counter() - start < 0.5
-    assert get_settings().experimental.async_ == was
+    if closes == "dock":
+        viewer.window.remove_dock_widget(dock)
+        assert time.perf_counter() - start < 0.5
+        dock.deleteLater()
+    else:
+        viewer.close()
+    del dock
+    qtbot.waitUntil(lambda: get_settings().experimental.async_ == was, timeout=5_000)
     qtbot.waitUntil(lambda: not engines(), timeout=15_000)
     qtbot.waitUntil(
         lambda: {t for t in threading.enumerate() if "napari-spt" in t.name} <= before,
         timeout=15_000,
     )
-    dock.deleteLater()
     assert told() == ""
-    post().enter("tests")
+    post().enter(0)
 
 
 def test_slicing_may_be_either_way(open_dock, sample, qtbot):
