@@ -6,13 +6,19 @@ import time
 
 import napari
 import numpy as np
-from qtpy.QtCore import QTimer
-from qtpy.QtWidgets import QApplication
+from qtpy.QtCore import QEventLoop, QTimer
 
 from napari_spt._settings import remember
 from napari_spt._viewing import camera
 
 TICK = 0.010
+
+
+def live(seconds: float) -> None:
+    """Let the window do what it does, in its own event loop."""
+    loop = QEventLoop()
+    QTimer.singleShot(int(1e3 * seconds), loop.quit)
+    loop.exec()
 
 
 class Heartbeat:
@@ -29,11 +35,8 @@ class Heartbeat:
         """Pan for so long; gives how late ticks were, in seconds."""
         self.late, self.last = [], time.perf_counter()
         self.timer.start()
-        end = time.perf_counter() + seconds
         pan = Pan(viewer)
-        while time.perf_counter() < end:
-            QApplication.processEvents()
-            time.sleep(0.0005)
+        live(seconds)
         pan.stop()
         self.timer.stop()
         return self.late
@@ -109,10 +112,7 @@ class Window:
             self.rest(0.1)
 
     def rest(self, seconds: float) -> None:
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            QApplication.processEvents()
-            time.sleep(0.002)
+        live(seconds)
 
     def counted(self, work) -> float:
         """Patches a second while ``work`` goes on."""

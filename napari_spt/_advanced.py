@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from napari.qt.threading import create_worker
 from qtpy.QtCore import QSignalBlocker, Signal
 from qtpy.QtWidgets import (
     QComboBox,
@@ -29,7 +30,6 @@ class Advanced(QWidget):
     """Encoder, device, stain, pixel size, batch; which attention; the cache."""
 
     view_changed = Signal()
-    cleared = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,24 +145,23 @@ class Advanced(QWidget):
                 self.head.addItem(f"Head {head + 1}", head)
 
     def show_cache(self) -> None:
-        from spt_core.engine.cache import feature_cache_size
-
-        size = feature_cache_size(features_folder()) / GIGABYTE
-        self.cache.setText(f"Kept features take {size:.2f} GB.")
+        self._tend_cache(None)
 
     def make_room(self) -> None:
         """Let what was not used for longest go, until the limit holds."""
-        from spt_core.engine.cache import trim
-
-        trim(features_folder(), self.room.value() * GIGABYTE)
-        self.show_cache()
+        self._tend_cache(self.room.value() * GIGABYTE)
 
     def clear_cache(self) -> None:
-        from spt_core.engine.cache import clear
+        self._tend_cache(-1)
 
-        clear(features_folder())
-        self.show_cache()
-        self.cleared.emit()
+    def _tend_cache(self, limit: int | None) -> None:
+        """Beside the window: a folder may be large, or on a slow disk."""
+        worker = create_worker(_cache_size, features_folder(), limit)
+        worker.returned.connect(self._say_size)
+        worker.start()
+
+    def _say_size(self, size: int) -> None:
+        self.cache.setText(f"Kept features take {size / GIGABYTE:.2f} GB.")
 
     def _fill_encoders(self) -> None:
         own = remembered("advanced", {}).get("encoder")
@@ -198,6 +197,15 @@ def cache_folder() -> Path:
 
 def features_folder() -> Path:
     return cache_folder() / "features"
+
+
+def _cache_size(folder: Path, limit: int | None) -> int:
+    """Bytes that kept features take, after making room where there is a limit."""
+    from spt_core.engine.cache import feature_cache_size, trim
+
+    if limit is not None:
+        trim(folder, limit)
+    return feature_cache_size(folder)
 
 
 def _choice(name: str, items: list[tuple[str, Any]]) -> QComboBox:

@@ -179,6 +179,8 @@ class AnalysisDock(AnalysisForm):
         )
         if has_attention:
             self.advanced.show_heads(len(reading.attention))
+        if self.advanced.isVisible():
+            self.advanced.show_devices(post().about)
 
     def redraw(self) -> None:
         """Draw the maps anew, as the controls say."""

@@ -298,10 +298,12 @@ def test_maps_for_other_programs(run, tmp_path, name):
         assert len(found["features"]) == len(run.dock.shown.analysis.reading.l0_xy)
 
 
-def test_the_cache_is_shown_and_the_same_slide_again_is_quick(run):
+def test_the_cache_is_shown_and_the_same_slide_again_is_quick(run, cache):
     dock = run.dock
     dock.advanced_part.open(True)
-    assert "0.00" in dock.advanced.cache.text() or "GB" in dock.advanced.cache.text()
+    wait(lambda: "Kept features take 0.00 GB" in dock.advanced.cache.text(), 10)
+    assert len(list(cache.glob("features/*.h5"))) == 1
+    assert not any("sample" in path.name for path in cache.glob("features/*"))
     assert dock.advanced.device.count() > 1
     layer = dock.shown.maps.find("attention")
     dock.analyse.click()
@@ -346,3 +348,8 @@ def test_two_slides_wait_for_each_other(run, sample, tmp_path):
     assert len([la for la in viewer.layers if la.name.startswith("Where")]) == 2
     viewer.layers.remove(second)
     assert len(dock.work.analyses) == 1
+
+
+def test_the_cache_is_cleared(run, cache):
+    run.dock.advanced.clear.click()
+    wait(lambda: not list(cache.glob("features/*.h5")), 10)

@@ -153,6 +153,18 @@ def test_cancelled_at_any_moment(open_dock, sample, qtbot, seed):
     assert not dock.cancel.isVisible()
 
 
+def test_slicing_may_be_either_way(open_dock, sample, qtbot):
+    """The dock turns it on; turned off again by hand, all still works."""
+    viewer, dock = open_dock()
+    get_settings().experimental.async_ = False
+    open_slide(viewer, sample)
+    dock.analyse.click()
+    qtbot.waitUntil(lambda: dock.shown.analysis.reading is not None, timeout=SLOW)
+    assert dock.shown.maps.find("attention") is not None
+    dock.cancel.click()
+    wait_ended(qtbot, dock)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="there is no SIGKILL")
 def test_a_killed_engine_is_a_sentence_and_the_next_click_works(
     open_dock, tmp_path, sample, qtbot
@@ -218,18 +230,6 @@ def test_closing_in_mid_run_leaves_nothing(make_napari_viewer, sample, qtbot, cl
     )
     assert told() == ""
     post().enter(0)
-
-
-def test_slicing_may_be_either_way(open_dock, sample, qtbot):
-    """The dock turns it on; turned off again by hand, all still works."""
-    viewer, dock = open_dock()
-    get_settings().experimental.async_ = False
-    open_slide(viewer, sample)
-    dock.analyse.click()
-    qtbot.waitUntil(lambda: dock.shown.analysis.reading is not None, timeout=SLOW)
-    assert dock.shown.maps.find("attention") is not None
-    dock.cancel.click()
-    wait_ended(qtbot, dock)
 
 
 def engines():
