@@ -103,16 +103,17 @@ class Legend(QFrame):
         self.place()
 
     def place(self) -> None:
-        """Lie in the lower left corner."""
+        """Lie in the upper left corner: below come scale bar and notifications."""
         canvas = self.parentWidget()
         if canvas is None:
             return
+        self.ensurePolished()
         self.layout().activate()
         wanted = self.sizeHint()
         most = max(120, canvas.width() - 2 * MARGIN)
         width = min(wanted.width(), most)
         height = max(wanted.height(), self.heightForWidth(width))
-        self.setGeometry(MARGIN, canvas.height() - height - MARGIN, width, height)
+        self.setGeometry(MARGIN, MARGIN, width, height)
         self.raise_()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -143,8 +144,11 @@ class HeatPart(QWidget):
             )
             row.addWidget(label, 0, place, side)
         box.addLayout(row)
-        for sentence in sentences:
-            box.addWidget(QLabel(sentence))
+        for words in sentences:
+            sentence = QLabel(words)
+            sentence.setWordWrap(True)
+            box.addWidget(sentence)
+        self.setFixedWidth(17 * self.fontMetrics().height())
 
 
 class ClassPart(QWidget):
@@ -158,8 +162,10 @@ class ClassPart(QWidget):
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setVerticalSpacing(2)
         grid.setHorizontalSpacing(8)
-        grid.addWidget(QLabel(f"<b>{title}</b>"), 0, 0, 1, 2)
-        for row, (name, rgb) in enumerate(zip(names, colours, strict=True), start=1):
-            grid.addWidget(Swatch(rgb), row, 0)
-            grid.addWidget(QLabel(name), row, 1)
+        grid.addWidget(QLabel(f"<b>{title}</b>"), 0, 0, 1, 4)
+        for number, (name, rgb) in enumerate(zip(names, colours, strict=True)):
+            row, side = divmod(number, 2)
+            grid.addWidget(Swatch(rgb), row + 1, 2 * side)
+            grid.addWidget(QLabel(name), row + 1, 2 * side + 1)
         grid.setColumnStretch(1, 1)
+        grid.setColumnStretch(3, 1)

@@ -1,5 +1,6 @@
 """Which model to ask: the one that came with the package, recent ones, or a file."""
 
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from qtpy.QtWidgets import (
 
 from napari_spt._settings import remember, remembered
 from spt_core.errors import InputError
-from spt_core.insight.model_card import ModelCard, read_model_card
+from spt_core.insight.model_card import DEMONSTRATION, ModelCard, read_model_card
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,10 +53,15 @@ class ModelChoice(QWidget):
         self.about = QPushButton("About")
         self.about.setAccessibleName("About this model")
         self.about.setToolTip("What this model was trained for, on what, how well")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
+        self.doubt = _text("")
+        self.doubt.setAccessibleName("What to know of this model")
+        row = QHBoxLayout()
         row.addWidget(self.list, stretch=1)
         row.addWidget(self.about)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.addLayout(row)
+        box.addWidget(self.doubt)
         self._last = 0
         self.fill()
         self.list.activated.connect(self._chosen)
@@ -142,6 +148,12 @@ class ModelChoice(QWidget):
 
     def _follow(self) -> None:
         self.about.setEnabled(self.path is not None)
+        is_demonstration = False
+        if self.path is not None:
+            with suppress(InputError):
+                is_demonstration = read_model_card(self.path).is_demonstration
+        self.doubt.setText(f"Made to try things out. {DEMONSTRATION}")
+        self.doubt.setVisible(is_demonstration)
 
 
 class CardDialog(QDialog):

@@ -13,6 +13,7 @@ from typing import Any
 from spt_core.errors import InputError
 
 KIND = "spt-slide-model"
+DEMONSTRATION = "On a real slide its answer means nothing."
 # A header larger than this is no model of ours.
 _LONGEST_HEADER = 100 * 2**20
 
@@ -25,7 +26,14 @@ class ModelCard:
     facts: dict[str, Any]
 
     @property
+    def is_demonstration(self) -> bool:
+        """Whether the model learned from painted tissue alone."""
+        return bool(self.facts.get("demonstration"))
+
+    @property
     def title(self) -> str:
+        if self.is_demonstration:
+            return "Demonstration (synthetic tissue)"
         return str(self.facts.get("title") or self.path.stem)
 
     @property
@@ -34,11 +42,14 @@ class ModelCard:
 
     @property
     def purpose(self) -> str:
-        stated = self.facts.get("purpose") or self.facts.get("description")
+        stated = self.facts.get("purpose") or self.facts.get("about")
         if stated:
             return str(stated)
         if self.classes:
-            return f"Tells apart {_listed(self.classes)}."
+            words = f"Tells apart {_listed(self.classes)}"
+            if self.is_demonstration:
+                return f"{words} in synthetic tissue. {DEMONSTRATION}"
+            return f"{words}."
         return "Describes slides, without naming classes."
 
     @property
@@ -53,13 +64,15 @@ class ModelCard:
         counts = training.get("class_counts") or {}
         if counts:
             words += f" ({_listed(f'{n:,} {name}' for name, n in counts.items())})"
-        stated = training.get("data") or self.facts.get("data")
-        return words + "." + (f" {stated}" if stated else "")
+        data = self.facts.get("data") or []
+        names = [str(one["name"]) for one in data if isinstance(one, dict)]
+        return words + "." + (f" {_listed(names)}." if names else "")
 
     @property
     def how_well(self) -> str:
         """The measures that a reader knows; others stay in the file."""
-        metrics = self.facts.get("metrics") or {}
+        judged = self.facts.get("judged_on") or {}
+        metrics = {**(self.facts.get("metrics") or {}), **judged}
         known = {
             "accuracy": "accuracy",
             "mean_class_accuracy": "mean accuracy over the classes",
@@ -73,7 +86,7 @@ class ModelCard:
         ]
         if not said:
             return "The file does not say how well it does on slides it has not seen."
-        where = metrics.get("measured_on") or "slides that it had not seen"
+        where = judged.get("cohort") or "slides that it had not seen"
         return f"On {where}: {_listed(said)}."
 
     @property
@@ -87,7 +100,7 @@ class ModelCard:
             ("Stain", tokens.get("stain")),
             ("Objective", self.facts.get("objective")),
             ("Version", self.facts.get("version")),
-            ("Licence", self.facts.get("licence")),
+            ("Licence", str(self.facts.get("licence") or "").partition(";")[0]),
         ]
         return [(name, str(value)) for name, value in rows if value]
 

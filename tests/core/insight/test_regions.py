@@ -86,6 +86,27 @@ def test_smoothing_keeps_an_even_map_even_and_the_background_empty():
     assert smoothed(values, 0) is values
 
 
+def test_a_card_that_says_how_well_it_does(tmp_path):
+    card = {
+        "kind": "spt-slide-model",
+        "about": "Names tumours.",
+        "training": {"slides": 72, "class_counts": {"a": 40, "b": 32}},
+        "data": [{"name": "72 painted slides", "licence": "BSD-3-Clause"}],
+        "judged_on": {"cohort": "24 other slides", "accuracy": 0.912, "folds": 3},
+        "licence": "BSD-3-Clause; and more",
+    }
+    header = json.dumps({"__metadata__": {"card": json.dumps(card)}}).encode()
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    found = read_model_card(path)
+    assert found.purpose == "Names tumours."
+    assert found.learned_from == (
+        "Learned from 72 slides (40 a and 32 b). 72 painted slides."
+    )
+    assert found.how_well == "On 24 other slides: accuracy 0.91."
+    assert ("Licence", "BSD-3-Clause") in found.details
+
+
 def test_a_card_is_read_without_the_weights(model_path, tmp_path):
     card = read_model_card(model_path)
     assert card.classes == ["a", "b"]
