@@ -272,7 +272,7 @@ class AnalysisDock(AnalysisForm):
     def _style(self, _event: object = None) -> None:
         theme = get_theme(self.viewer.theme)
         colour = theme.current.as_hex()
-        ink = "white" if theme.type == "dark" else "#1e1e1e"
+        ink = "#1e1e1e" if getattr(theme, "type", "") == "light" else "white"
         self.analyse.setStyleSheet(
             f"QPushButton#spt_primary:enabled {{ background-color: {colour};"
             f" color: {ink}; font-weight: bold; padding: 8px; }}"

@@ -15,6 +15,7 @@ from qtpy.QtWidgets import QApplication, QFileDialog
 
 from napari_spt import _keys
 from napari_spt._settings import remember, remembered
+from napari_spt._viewing import camera
 from tests.plugin.dock_tools import open_slide
 
 
@@ -156,7 +157,7 @@ def test_a_region_is_flown_to_by_click_and_by_key(run):
     w, h = dock.shown.analysis.l0_step_xy
     um = dock.shown.analysis.slide.mpp_xy[0]
     middle = ((y + h / 2 - 0.5) * um, (x + w / 2 - 0.5) * um)
-    np.testing.assert_allclose(viewer.scene.camera.center[-2:], middle, atol=1e-6)
+    np.testing.assert_allclose(camera(viewer).center[-2:], middle, atol=1e-6)
     frame = dock.shown.maps.find("region").data[0]
     np.testing.assert_allclose(np.ptp(frame, axis=0), (h * um, w * um))
     assert dock.strip.buttons[1].isChecked()
