@@ -163,7 +163,7 @@ class AnalysisDock(AnalysisForm):
         self.strip_section.setVisible(bool(self.strip.places))
         self.controls_section.setVisible(has_attention)
         self.controls.classes.setVisible(
-            analysis is not None and analysis.class_reading is not None
+            shown is not None and shown.maps.find("classes") is not None
         )
         done = analysis is not None and analysis.features is not None
         self.questions_section.setVisible((has_attention or has_kinds) and done)

@@ -120,6 +120,11 @@ class Display:
         found, lattice = shown.analysis.class_reading, shown.lattice
         if found is None or lattice is None:
             return
+        reading = shown.analysis.reading
+        if reading is not None and reading.probabilities is None:
+            # A model that names nothing of the slide names nothing of its parts.
+            shown.maps.remove(_layers.CLASSES)
+            return
         drawn = shown.raster(found.labels, found.l0_xy)
         colours = [class_colour(i) for i in range(len(found.classes))]
         layer = shown.maps.show_labels(

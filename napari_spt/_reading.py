@@ -26,6 +26,9 @@ def headline(reading: Reading) -> tuple[str, str]:
     name = reading.classes[top] if top is not None and reading.classes else ""
     doubts = "It may not be able to judge this slide: doubt the rest."
     if reading.verdict == "unlike":
+        if not name and reading.sentences:
+            # The model declines to name a class; its own words say why.
+            return UNLIKE, reading.sentences[0].removeprefix(f"{UNLIKE}.").strip()
         lead = f" It would say “{name}”." if name else ""
         return UNLIKE, doubts + lead
     if reading.verdict == "undecided":
@@ -107,8 +110,9 @@ class ReadingPanel(QWidget):
     def show_reading(self, reading: Reading) -> None:
         from spt_core.insight.colours import class_colour
 
-        if reading.classes != self._classes or not self.bars:
-            self._lay_out(reading.classes, [class_colour(i) for i in range(99)])
+        named = () if reading.probabilities is None else reading.classes
+        if named != self._classes:
+            self._lay_out(named, [class_colour(i) for i in range(len(named))])
         answer, doubt = headline(reading)
         self.answer.setText(f'<span style="font-size:x-large">{answer}</span>')
         self.doubt.setText(doubt)

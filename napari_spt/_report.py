@@ -119,7 +119,7 @@ def _classes(analysis: Analysis) -> "ClassMap | None":
     from spt_core.insight.windows import windows_like_training
 
     found, reading = analysis.class_reading, analysis.reading
-    if found is None or reading is None:
+    if found is None or reading is None or reading.probabilities is None:
         return None
     rows = {tuple(l0_xy): row for row, l0_xy in enumerate(found.l0_xy.tolist())}
     shares = np.full((len(reading.l0_xy), len(found.classes)), np.nan, np.float32)

@@ -1,6 +1,7 @@
 """Maps over slides in a real viewer: where they lie, how they change, what they say."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -150,6 +151,19 @@ def test_refining_changes_the_same_layers_in_place(drawn):
     assert shown.maps.find("attention") is before["attention"]
     assert np.isfinite(before["attention"].data).sum() == 6
     np.testing.assert_array_equal(before["attention"].scale, scale)
+
+
+def test_a_model_that_names_no_class_maps_none(drawn):
+    _, dock, shown = drawn
+    assert set(dock.reading.bars) == {"one kind", "another"}
+    unnamed = replace(shown.analysis.reading, probabilities=None, verdict="unlike")
+    shown.analysis.reading = unnamed
+    dock.work.show_all()
+    dock.follow()
+    assert shown.maps.find("classes") is None
+    assert shown.maps.find("attention") is not None
+    assert dock.reading.bars == {}
+    assert dock.controls.classes.isHidden()
 
 
 def test_maps_cannot_be_edited_not_even_after_an_update(drawn):

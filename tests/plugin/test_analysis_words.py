@@ -192,6 +192,9 @@ def test_answers_in_words():
     unlike = headline(reading(verdict="unlike"))
     assert unlike[0] == "Unlike the slides this model learned from"
     assert "“a”" in unlike[1]
+    words = "Unlike the slides this model learned from. No class is named: a demo."
+    silent = reading(verdict="unlike", probabilities=None, sentences=(words,))
+    assert headline(silent) == (unlike[0], "No class is named: a demo.")
     assert "very slide" in headline(reading(verdict="seen in training"))[1]
     none = headline(reading(classes=(), probabilities=None, verdict="no classes"))
     assert none[0] == "No classes"
