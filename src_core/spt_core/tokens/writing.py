@@ -12,8 +12,9 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 import h5py
 import numpy as np
@@ -83,8 +84,7 @@ class PartialFeatures:
         body = rows.tobytes() + np.ascontiguousarray(x, "<f4").tobytes()
         start = self._file.tell()
         try:
-            self._file.write(_RECORD.pack(len(rows), zlib.crc32(body)) + body)
-            self._file.flush()
+            self._write(_RECORD.pack(len(rows), zlib.crc32(body)) + body)
         except OSError:
             # Half a record (the disk is full): take it back, keep what was there.
             self._file.seek(start)
@@ -157,10 +157,17 @@ class PartialFeatures:
             self.discard()
         self._file.close()
 
-    def _open_locked(self) -> BinaryIO:
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[self._file.write(left) :]
+
+    def _open_locked(self) -> FileIO:
         self._partial.parent.mkdir(parents=True, exist_ok=True)
         while True:
-            file = open(  # noqa: SIM115
+            # Without a buffer: what a full disk refuses must not wait in one and be
+            # refused once more when the file is closed.
+            file = FileIO(
                 os.open(
                     self._partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
                 ),
@@ -189,8 +196,7 @@ class PartialFeatures:
             text = header.encode()
             self._file.seek(0)
             self._file.truncate()
-            self._file.write(_MAGIC + _HEADER.pack(len(text), zlib.crc32(text)) + text)
-            self._file.flush()
+            self._write(_MAGIC + _HEADER.pack(len(text), zlib.crc32(text)) + text)
         elif found != json.loads(header):
             raise InputError(
                 f"{self._partial.name} is unfinished work with other settings, or of a "
@@ -266,7 +272,7 @@ def discard_unfinished(path: Path) -> None:
 if os.name == "nt":
     import msvcrt
 
-    def _lock(file: BinaryIO) -> bool:
+    def _lock(file: FileIO) -> bool:
         # Locked bytes cannot be read by others: take one that no log reaches.
         place = file.tell()
         file.seek(2**62)
@@ -281,7 +287,7 @@ if os.name == "nt":
 else:
     import fcntl
 
-    def _lock(file: BinaryIO) -> bool:
+    def _lock(file: FileIO) -> bool:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
