@@ -263,7 +263,7 @@ def discard_unfinished(path: Path) -> None:
     partial = path.with_name(path.name + ".partial")
     if not partial.exists():
         return
-    with partial.open("r+b") as file:
+    with FileIO(partial, "r+b") as file:
         if not _lock(file):
             raise SlideInUseError(f"{path.name} is being written by another process.")
     partial.unlink(missing_ok=True)
