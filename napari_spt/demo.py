@@ -10,6 +10,7 @@ import napari
 from qtpy.QtCore import QTimer
 
 from napari_spt._settings import remember
+from napari_spt._viewing import camera, canvas_size
 
 if TYPE_CHECKING:
     from napari_spt._analysis_dock import AnalysisDock
@@ -36,9 +37,20 @@ def main() -> None:
     _log.info("Analysing it: the first answer comes in seconds, then it refines.")
     if args.screenshot is not None:
         remember("asked_default_reader", True)
-        Photographer(viewer, dock, args.screenshot).start()
+        # Held here: nobody else does.
+        photographer = Photographer(viewer, dock, args.screenshot)
+        photographer.start()
+    QTimer.singleShot(400, lambda: _show_whole(viewer, dock))
     QTimer.singleShot(500, dock.analyse.click)
     napari.run()
+
+
+def _show_whole(viewer: napari.Viewer, dock: "AnalysisDock") -> None:
+    """The dock has made the canvas narrower: let all of the slide be in view."""
+    low, high = viewer.layers[0].extent.world
+    eye = camera(viewer)
+    eye.center = tuple((low + high) / 2)
+    eye.zoom = 0.95 * float(min(canvas_size(dock)[::-1] / (high - low)))
 
 
 class Photographer:
