@@ -40,12 +40,12 @@ def main() -> None:
         # Held here: nobody else does.
         photographer = Photographer(viewer, dock, args.screenshot)
         photographer.start()
-    QTimer.singleShot(400, lambda: _show_whole(viewer, dock))
+    QTimer.singleShot(400, lambda: show_whole(viewer, dock))
     QTimer.singleShot(500, dock.analyse.click)
     napari.run()
 
 
-def _show_whole(viewer: napari.Viewer, dock: "AnalysisDock") -> None:
+def show_whole(viewer: napari.Viewer, dock: "AnalysisDock") -> None:
     """The dock has made the canvas narrower: let all of the slide be in view."""
     low, high = viewer.layers[0].extent.world
     eye = camera(viewer)
@@ -72,6 +72,7 @@ class Photographer:
         is_over = shown is not None and not shown.analysis.is_open
         if self.ended is None and (is_over or now - self.began > LONGEST_SECONDS):
             self.ended = now
+            show_whole(self.viewer, self.dock)
         # Some moments for the pictures of the regions.
         if self.ended is None or now - self.ended < 4:
             return
