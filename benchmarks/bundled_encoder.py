@@ -34,7 +34,7 @@ MPP, SIDE = 0.5, 92  # a BreaKHis field is 46 um high
 ORAL_SIDE = 128
 FOLDS, SHARE, STRENGTH = 5, 0.8, 0.01
 SEED = 17
-START = "start (ImageNet)"
+START, COLOURS, RANDOM = "start (ImageNet)", "colours alone", "random network"
 
 
 def breakhis(folder: Path):
@@ -158,6 +158,9 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, default=ROOT / "../shared/weights")
     parser.add_argument("--repeats", type=int, default=4)
     parser.add_argument("--no-speed", action="store_true")
+    parser.add_argument(
+        "--start-alone", action="store_true", help="compare with the start alone"
+    )
     args = parser.parse_args()
     tiles = args.data / "tiles"
     if not tiles.is_dir():
@@ -168,8 +171,7 @@ def main() -> None:
     start = args.weights / "mobilenetv2_imagenet.safetensors"
     compared = {
         START: load_encoder("mobilenetv2", start),
-        "colours alone": Colours(),
-        "random network": random_network(),
+        **({} if args.start_alone else {COLOURS: Colours(), RANDOM: random_network()}),
         **{name: load_encoder(name) for name in args.encoders or ["bundled"]},
     }
     figures = Figures("bundled_encoder", mpp=MPP, seed=SEED, repeats=args.repeats)
@@ -181,7 +183,7 @@ def main() -> None:
         for (task, how), values in found.items():
             called = f"{Path(name).stem}, {task}, {how}"
             figures.add(called, float(values.mean()))
-            if name not in (START, "colours alone", "random network"):
+            if name not in (START, COLOURS, RANDOM):
                 gain = values - tables[START][task, how]
                 figures.add(f"{called}, minus start", float(gain.mean()), goal="> 0")
                 figures.add(f"{called}, minus start, sd", float(gain.std()))

@@ -9,6 +9,7 @@ the result into the package.
 """
 
 import argparse
+import csv
 import json
 from pathlib import Path
 
@@ -41,6 +42,19 @@ def cohort(work: Path, name: str) -> Path:
     return folder
 
 
+def own_labels(folder: Path) -> Path:
+    """Every cohort counts its patients from 1: call those of this one by its name."""
+    with (folder / "labels.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    path = folder / "own-labels.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(("slide", "label", "patient"))
+        for row in rows:
+            table.writerow((row["slide"], row["label"], folder.name + row["patient"]))
+    return path
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, default=ROOT / "build/bundled")
@@ -61,11 +75,11 @@ def main() -> None:
     if not calibrated.exists():
         second = cohort(work, "calibration")
         run("evaluate", tuned / "best.safetensors", second / "features", "--labels",
-            second / "labels.csv", "--folds", 3, "--calibrate", calibrated,
+            own_labels(second), "--folds", 3, "--calibrate", calibrated,
             "--out", work / "calibration-report")  # fmt: skip
     third = cohort(work, "fresh")
     report = work / "fresh-report"
-    run("evaluate", calibrated, third / "features", "--labels", third / "labels.csv",
+    run("evaluate", calibrated, third / "features", "--labels", own_labels(third),
         "--folds", 3, "--out", report)  # fmt: skip
     if args.install:
         judged = json.loads((report / "evaluation.json").read_text(encoding="utf-8"))
