@@ -23,7 +23,7 @@ def run(*words: object) -> None:
         raise SystemExit(1)
 
 
-def install(source: Path, name: str, **said: Any) -> Path:
+def install(source: Path, name: str, /, **said: Any) -> Path:
     """Copy a file into the package with more on its card; note its hash."""
     card = {**(stated_card(source) or {}), **said}
     content = save(load_file(source), {"card": json.dumps(card, ensure_ascii=False)})
