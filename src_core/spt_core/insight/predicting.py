@@ -184,20 +184,25 @@ def _likeness(
     for name, value in looked_at.items():
         home = model.statistics[f"{name}_centre"].device
         distances[name] = float(distance(model.statistics, name, value.to(home)))
-        limits[name] = _limit(name, model.statistics[f"{name}_quantiles"])
+        quantiles = model.statistics[f"{name}_quantiles"]
+        limits[name] = _limit(name, quantiles, strict=is_demonstration(model))
     return Likeness(distances, limits), []
 
 
-def _limit(which: str, quantiles: torch.Tensor) -> float:
+def _limit(which: str, quantiles: torch.Tensor, *, strict: bool = False) -> float:
     """Beyond all training slides, with room.
 
     Their distances are those of slides left out of the cloud, so the mean token of a
     new slide of the same kind lies among them; the largest few are few, hence a
     quarter more. The model was fitted to their embeddings, which therefore lie closer
-    together than those of new slides: twice as far is still alike.
+    together than those of new slides: twice as far is still alike. A demonstration,
+    which should rather name no class, is ``strict``: no room, and its few farthest
+    slides do not count.
     """
     room = {"mean_token": 1.25, "embedding": 2.0}[which]
     known = dict(zip(QUANTILES, quantiles.tolist(), strict=True))
+    if strict:
+        return known[0.99] + max(known[0.95] - known[0.5], 0.0)
     return room * known[1.0] + max(known[0.95] - known[0.5], 0.0)
 
 
