@@ -35,6 +35,9 @@ def headline(reading: Reading) -> tuple[str, str]:
         return UNDECIDED, f"The most likely is “{name}”, by too little to say so."
     if reading.verdict == "empty":
         return "No tissue", "There is nothing here to look at."
+    if not name and reading.classes and reading.sentences:
+        # It has classes and names none of them: its own words say why.
+        return "No class named", reading.sentences[0].partition(" Seen so far")[0]
     if not name:
         return "No classes", "This model shows where it looks, and names nothing."
     if reading.verdict == "seen in training":

@@ -195,6 +195,9 @@ def test_answers_in_words():
     words = "Unlike the slides this model learned from. No class is named: a demo."
     silent = reading(verdict="unlike", probabilities=None, sentences=(words,))
     assert headline(silent) == (unlike[0], "No class is named: a demo.")
+    early = "No class is named: a demo. Seen so far: 16 of 401 patches."
+    few = reading(verdict="no classes", probabilities=None, sentences=(early,))
+    assert headline(few) == ("No class named", "No class is named: a demo.")
     assert "very slide" in headline(reading(verdict="seen in training"))[1]
     none = headline(reading(classes=(), probabilities=None, verdict="no classes"))
     assert none[0] == "No classes"
