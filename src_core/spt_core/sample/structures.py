@@ -52,7 +52,7 @@ class _Shape:
 
 
 def _wobble(theta: Floats, rng: np.random.Generator, size: float) -> Floats:
-    """A closed outline's waves, from a table: there are far fewer angles than pixels."""
+    """A closed outline's waves, from a table: angles are fewer than pixels."""
     steps = 2048
     angle = 2 * np.pi / steps * np.arange(steps)
     total = np.zeros(steps)
