@@ -99,10 +99,16 @@ def main() -> None:
 
 
 def _short(judged: dict) -> dict:
+    """How many slides, and how the model's own calibrated classifier did on them."""
+    own = next(
+        row
+        for row in judged["rows"]
+        if row["embedding"] == "whole" and row["method"].endswith("calibrated")
+    )
     return {
-        name: value
-        for name, value in judged.items()
-        if isinstance(value, (int, float, str)) and "path" not in name
+        **{name: judged[name] for name in ("slides", "patients", "folds")},
+        **{name: mean for name, (mean, _) in own["values"].items()},
+        "calibration_error": own["calibration_error"],
     }
 
 
