@@ -9,6 +9,8 @@ UV := $(shell command -v uv || echo .uv/bin/uv)
 # A screen and an OpenGL that need no hardware, looked for when a target runs; on
 # machines without xvfb (Windows, macOS) the real ones.
 SCREEN = LIBGL_ALWAYS_SOFTWARE=1 $$(command -v xvfb-run >/dev/null && echo "xvfb-run -a")
+# Two at a time: many wait for processes that they start. A window needs a turn of its own.
+CORE_TESTS := tests/core -m "not slow" -n 2 --dist loadfile
 PLUGIN_TESTS := tests/plugin -p napari -p npe2 -p pytest-qt -m "not slow"
 LIBRARIES := xvfb xauth libgl1 libgl1-mesa-dri libegl1 libopengl0 libdbus-1-3 \
   libfontconfig1 libglib2.0-0 libxkbcommon-x11-0 libxcb-cursor0 libxcb-icccm4 \
@@ -29,7 +31,7 @@ demo: $(VENV)/installed screen  ## open napari with a sample slide (without a di
 test: test-core test-plugin  ## run the tests
 
 test-core: $(VENV)/installed
-	$(PY) -m pytest tests/core -m "not slow"
+	$(PY) -m pytest $(CORE_TESTS)
 
 test-plugin: $(VENV)/installed screen
 	$(SCREEN) $(PY) -m pytest $(PLUGIN_TESTS)
@@ -37,7 +39,7 @@ test-plugin: $(VENV)/installed screen
 test-lowest: screen  ## run the tests with the oldest dependencies that setup.cfg allows
 	$(UV) venv -q --clear .venv-lowest --python $$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 	$(UV) pip install -q --python .venv-lowest/bin/python --resolution lowest-direct -e ".[test]"
-	.venv-lowest/bin/python -m pytest tests/core -m "not slow"
+	.venv-lowest/bin/python -m pytest $(CORE_TESTS)
 	$(SCREEN) .venv-lowest/bin/python -m pytest $(PLUGIN_TESTS)
 
 lint: $(VENV)/installed  ## check style and types
