@@ -67,8 +67,8 @@ class Advanced(QWidget):
             "model, takes seconds. Nothing of the slide's name is kept."
         )
         self.async_note = text(
-            "While this dock is open, napari loads slides in the background "
-            "(Preferences > Experimental > asynchronous); afterwards it is as before."
+            "Panning is smoother with Preferences > Experimental > asynchronous. It is "
+            "left as you have it: with PySide6 it can freeze the window."
         )
         form = QFormLayout(self)
         form.setContentsMargins(0, 0, 0, 0)

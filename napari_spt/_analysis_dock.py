@@ -19,8 +19,6 @@ from napari_spt._viewing import (
     Flight,
     camera,
     canvas_size,
-    hold_async_slicing,
-    release_async_slicing,
 )
 from napari_spt._words import slide_words, trouble_words
 from napari_spt._work import Work
@@ -41,7 +39,6 @@ class AnalysisDock(AnalysisForm):
         self.work = Work(self)
         self._connect()
         _keys.register(self)
-        hold_async_slicing(id(self))
         post().enter(id(self))
         # A window that is closed takes its docks with it without a word to them.
         self.destroyed.connect(partial(_leave, id(self)))
@@ -317,7 +314,6 @@ class AnalysisDock(AnalysisForm):
 
 
 def _leave(user: int, _widget: object = None) -> None:
-    release_async_slicing(user)
     post().leave(user)
 
 

@@ -2,11 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from napari.settings import get_settings
 from qtpy.QtCore import QEasingCurve, QObject, QVariantAnimation
 from qtpy.QtWidgets import QMainWindow, QWidget
-
-from napari_spt._settings import forget, remember, remembered
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
@@ -78,31 +75,3 @@ class Flight(QObject):
         eye.center = tuple(a + (b - a) * part for a, b in zip(start, end, strict=True))
         if part >= 1:
             self._way = None
-
-
-_ASYNC = "async_slicing_before"
-_users: set[int] = set()
-
-
-def hold_async_slicing(user: int) -> None:
-    """Load what is in view beside the window, for as long as a dock is open.
-
-    What the user had chosen is kept in our settings too, so that it comes back even
-    after a crash.
-    """
-    _users.add(user)
-    if len(_users) > 1:
-        return
-    experimental = get_settings().experimental
-    if remembered(_ASYNC) is None:
-        remember(_ASYNC, bool(experimental.async_))
-    experimental.async_ = True
-
-
-def release_async_slicing(user: int) -> None:
-    _users.discard(user)
-    before = remembered(_ASYNC)
-    if _users or before is None:
-        return
-    get_settings().experimental.async_ = before
-    forget(_ASYNC)
