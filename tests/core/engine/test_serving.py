@@ -224,6 +224,8 @@ def test_it_ends_with_its_parent(slow, tmp_path):
         parent.communicate()
 
 
+# Slow: which library meets the limit first is chance, and glib ends the process.
+@pytest.mark.slow
 @LINUX
 def test_too_little_memory_is_a_sentence(slow, tmp_path):
     import resource
