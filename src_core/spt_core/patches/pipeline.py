@@ -2,8 +2,9 @@
 
 Threads hand work on under one lock: a *preparer* makes slides ready, one ahead;
 *readers* fill batches of pixels in a ring of buffers; *lanes* encode full batches;
-whoever runs the pipeline takes the results. Every hand-over is bounded, so memory does
-not depend on the size of a slide.
+whoever runs the pipeline takes the results, in the order in which they were read: any
+prefix is to be a fair sample, though batches overtake one another on their way. Every
+hand-over is bounded, so memory does not depend on the size of a slide.
 """
 
 import os
@@ -63,6 +64,9 @@ class Pipeline:
         self._batch: Batch | None = None
         self._full: deque[Batch] = deque()
         self._results: deque[Any] = deque()
+        self._early: dict[int, Encoded] = {}  # by number, of batches not yet due
+        self._begun = 0
+        self._given = 0
         self._stopped = False
         self._lock = Condition()
         self._turn = Lock()  # one reader at a time decides what it reads
@@ -100,9 +104,11 @@ class Pipeline:
         for thread in self._threads:
             thread.join()
         encoded = [one for one in self._results if isinstance(one, Encoded)]
+        encoded += self._early.values()
         jobs = [one for one in self._results if isinstance(one, SlideJob)]
         jobs += self._prepared
         self._results.clear()
+        self._early.clear()
         self._prepared.clear()
         self._free.clear()
         return encoded, jobs
@@ -200,11 +206,16 @@ class Pipeline:
                     self._lock.notify_all()
                     continue
                 if self._batch is None:
-                    if not self._wait(lambda: self._free):
+                    # Waiting here, not in the lanes: one of them is to be free for the
+                    # batch that all others wait for.
+                    if not self._wait(
+                        lambda: self._free and self._begun - self._given < _MAX_RESULTS
+                    ):
                         return None
                     self._batch = Batch.begin(
-                        job, self._free.pop(), self.batch_size, self.device
+                        job, self._begun, self._free.pop(), self.batch_size, self.device
                     )
+                    self._begun += 1
                 return self._batch.place(rows)
         return None
 
@@ -231,10 +242,17 @@ class Pipeline:
             while (batch := self._next_batch()) is not None:
                 encoded = self._encode_batch(batch)
                 with self._lock:
-                    self._wait(lambda: len(self._results) < _MAX_RESULTS)
-                    self._results.append(encoded)
+                    self._give(batch.number, encoded)
                     self._free.append(batch.slot)
                     self._lock.notify_all()
+
+    def _give(self, number: int, encoded: Encoded) -> None:
+        """Hand over what is due, in turn."""
+        self._wait(lambda: len(self._results) < _MAX_RESULTS)
+        self._early[number] = encoded
+        while (due := self._early.pop(self._given, None)) is not None:
+            self._results.append(due)
+            self._given += 1
 
     def _next_batch(self) -> Batch | None:
         with self._lock:

@@ -43,6 +43,7 @@ class Batch:
     """Patches of one slide that are encoded together."""
 
     job: SlideJob
+    number: int  # of the pipeline's batches, as they were begun
     slot: Slot
     pixels: torch.Tensor  # (capacity, h, w, 3) uint8
     blocks: list[NDArray[np.int64]] = field(default_factory=list)
@@ -53,11 +54,11 @@ class Batch:
 
     @classmethod
     def begin(
-        cls, job: SlideJob, slot: Slot, size: int, device: torch.device
+        cls, job: SlideJob, number: int, slot: Slot, size: int, device: torch.device
     ) -> "Batch":
         height, width = job.patch_shape
         size = max(1, min(size, _SLOT_BYTES // (height * width * 3)))
-        return cls(job, slot, slot.shaped((size, height, width, 3), device))
+        return cls(job, number, slot, slot.shaped((size, height, width, 3), device))
 
     def has_room(self, rows: NDArray[np.int64]) -> bool:
         # A block larger than any batch is never asked for: see Pipeline._take.

@@ -1,6 +1,7 @@
 """Encoding a slide: the file, going on after a stop, and whatever can go wrong."""
 
 import dataclasses
+import itertools
 import os
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from spt_core.patches import (
     load_encoder,
     slide_tasks,
 )
+from spt_core.patches.order import coarse_to_fine
 from tests.core.patches.conftest import make_slide, run_through
 
 
@@ -138,6 +140,28 @@ def test_threads_and_batches_change_nothing(slide_path, tmp_path, settings, enco
     np.testing.assert_array_equal(tokens.xy, encoded[2].xy)
     np.testing.assert_allclose(tokens.x, encoded[2].x, atol=1e-5)
     assert set(threading.enumerate()) <= before
+
+
+def test_no_batch_overtakes_another(slide_path, tmp_path, settings, monkeypatch):
+    """However slow one read is, tokens come in the order of coarse to fine."""
+    from spt_core.patches import pipeline
+
+    read, calls = pipeline.read_patches, itertools.count()
+
+    def sometimes_slow(*args):
+        if next(calls) % 7 == 0:
+            time.sleep(0.1)
+        return read(*args)
+
+    monkeypatch.setattr(pipeline, "read_patches", sometimes_slow)
+    one = dataclasses.replace(settings, batch_size=4, lanes=2, readers=4)
+    events, result = run_through(encode_slide(slide_path, tmp_path, one))
+    parts = [e.tokens for e in events if isinstance(e, PartialTokens)]
+    came = np.concatenate([part.p for part in parts])
+    p = read_tokens(result.path).p
+    g_rc = p + read_tokens(result.path).facts.g_origin
+    want = p[np.concatenate(list(coarse_to_fine(g_rc)))]
+    np.testing.assert_array_equal(came, want)
 
 
 def test_torch_keeps_its_threads_for_others(slide_path, tmp_path, settings):
