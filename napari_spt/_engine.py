@@ -40,6 +40,8 @@ _KILLED = (
     "was found so far is kept: close other programs, start it again, and it goes on "
     "from there."
 )
+# What libraries that end the process themselves leave behind, glib above all.
+_NO_MEMORY = ("failed to allocate", "bad_alloc", "MemoryError", "allocate memory")
 _UNREADABLE = "The result cannot be read ({reason}). Start again."
 _NEVER_STARTED = "The analysis cannot be started: {reason}"
 
@@ -262,19 +264,22 @@ class _Child:
             self._messages.append(Message(None, "lost", dict(facts)))
 
     def _reason(self) -> tuple[str, str]:
+        words = self._last_words()
         if self.process.returncode in (-getattr(signal, "SIGKILL", 9), 137):
             return "memory", _KILLED
+        if any(sign in line for sign in _NO_MEMORY for line in words):
+            return "memory", _KILLED
         if not self.about:
-            return "crash", _NEVER_STARTED.format(reason=self._last_words())
+            reason = words[-1] if words else f"it ended with {self.process.returncode}."
+            return "crash", _NEVER_STARTED.format(reason=reason)
         return "crash", _CRASHED
 
-    def _last_words(self) -> str:
+    def _last_words(self) -> list[str]:
         try:
             text = (self.folder / _LOG).read_text(encoding="utf-8", errors="replace")
         except OSError:
-            text = ""
-        lines = text.strip().splitlines()
-        return lines[-1] if lines else f"it ended with {self.process.returncode}."
+            return []
+        return text.strip().splitlines()[-20:]
 
     def _forget_folder(self) -> None:
         if self.process.stdin is not None:

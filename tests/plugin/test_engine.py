@@ -175,6 +175,28 @@ def test_killed_at_random_moments(engine, work):
     assert len(tokens) == started.facts["patches"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory by prlimit")
+def test_too_little_memory_is_a_sentence(engine, work):
+    """Whichever library meets the limit first: some raise, some end the process."""
+    import resource
+
+    until(engine, engine.submit("explore", features="nowhere.h5"), "failed")
+    pages = int(Path(f"/proc/{engine.pid}/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + 30 * 2**20
+    free = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    resource.prlimit(engine.pid, resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+    request = engine.submit("analyse", **work)
+    seen = until(engine, request)
+    (end,) = [m for m in seen if m.request == request and m.event in ENDS]
+    assert (end.event, end.facts["kind"]) == ("failed", "memory")
+    assert "memory" in end.facts["sentence"]
+    assert "kept" in end.facts["sentence"]
+    # With memory again, the next click is answered: by the same engine or a fresh one.
+    if engine.state == "ready":
+        resource.prlimit(engine.pid, resource.RLIMIT_AS, free)
+    assert until(engine, engine.submit("analyse", **work))[-1].event == "done"
+
+
 def test_an_engine_that_cannot_start_says_why(engine, quick, tmp_path, monkeypatch):
     (tmp_path / "torch.py").write_text("raise ImportError('torch is broken here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

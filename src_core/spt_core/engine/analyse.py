@@ -20,8 +20,10 @@ from spt_core.events import Note, Progress
 from spt_core.insight.growing import Grown, grow_tokens
 from spt_core.insight.predicting import predict
 from spt_core.patches import EncodeSettings, SlideStarted
+from spt_core.patches.job import UnreadableSlideError
 from spt_core.slides.grid import PatchGrid, lay_grid
 from spt_core.slides.tissue import Tissue, find_tissue
+from spt_core.tokens.writing import OtherWorkError, SlideInUseError
 
 # Between two looks at what has been encoded so far, in seconds.
 LOOK_SECONDS = 4.0
@@ -88,29 +90,28 @@ def _encode(task: Task, request: Request, steering: Steering) -> Iterator[Say]:
     steering.l0_xy = None if l0_from is None else (float(l0_from[0]), float(l0_from[1]))
     try:
         yield from _grow(task, tissue, grid, steering, task.settings)
-    except InputError as error:
-        # Unfinished work that does not fit any more, such as that of another version.
-        if "unfinished work" not in str(error):
-            raise _in_words(task, error) from error
+    except OtherWorkError:
+        # It does not fit any more, such as that of another version.
         again = replace(task.settings, redo=True)
         yield from _grow(task, tissue, grid, steering, again)
+    except InputError as error:
+        raise _in_words(task, error) from error
 
 
 def _in_words(task: Task, error: InputError) -> Failure:
-    text = task.in_words(str(error))
-    if "can be decoded" in text:
+    if isinstance(error, UnreadableSlideError):
         return Failure(
             UNREADABLE,
             f"{task.slide.path.name} is damaged: no part of its tissue can be read. "
             "Copy it again from where it came from.",
         )
-    if "another process" in text:
+    if isinstance(error, SlideInUseError):
         return Failure(
             OTHER,
             f"{task.slide.path.name} is being analysed in another window. Wait until "
             "that one is done, or close it.",
         )
-    return Failure(OTHER, text)
+    return Failure(OTHER, task.in_words(str(error)))
 
 
 def _grid(task: Task, tissue: Tissue) -> PatchGrid:

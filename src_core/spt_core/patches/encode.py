@@ -91,7 +91,7 @@ def encode_slide(
             if not isinstance(event, SlideResult):
                 yield event
             elif event.status in ("failed", "busy"):
-                raise InputError(event.reason)
+                raise event.error(event.reason)
             else:
                 return event
     raise RuntimeError("the slide neither ended nor failed")

@@ -23,11 +23,20 @@ from spt_core.slides.tissue import find_tissue
 from spt_core.tokens import layout, writing
 from spt_core.tokens.feature_file import UM_AT_1X
 from spt_core.tokens.tokens import TokenFacts, Tokens
-from spt_core.tokens.writing import PartialFeatures, SlideInUseError, differences
+from spt_core.tokens.writing import (
+    OtherWorkError,
+    PartialFeatures,
+    SlideInUseError,
+    differences,
+)
 
 log = logging.getLogger(__name__)
 
 Order = Callable[[PatchGrid, NDArray[np.int64]], Iterator[NDArray[np.int64]]]
+
+
+class UnreadableSlideError(InputError):
+    """Nothing of a slide's tissue can be decoded."""
 
 
 @dataclass(eq=False)
@@ -77,7 +86,8 @@ class SlideJob:
             )
         if len(self.partial.done) == 0:
             self.partial.close()
-            return self.failed("none of its patches can be decoded.")
+            reason = "none of its patches can be decoded."
+            return self.failed(reason, UnreadableSlideError)
         count = self.partial.finish(
             self.grid.g_rc, self.grid.l0_xy, self.facts, self.extra
         )
@@ -86,7 +96,7 @@ class SlideJob:
             self.name, "done", self.task.out, count, seconds, notes=tuple(self.notes)
         )
 
-    def failed(self, reason: str) -> SlideResult:
+    def failed(self, reason: str, error: type[InputError] = InputError) -> SlideResult:
         self.cancelled = True
         seconds = time.perf_counter() - self.started
         return SlideResult(
@@ -95,6 +105,7 @@ class SlideJob:
             seconds=seconds,
             reason=reason,
             notes=tuple(self.notes),
+            error=error,
         )
 
 
@@ -110,10 +121,13 @@ def prepare(
     Never raises: whatever is wrong with one slide must not stop the others.
     """
     started = time.perf_counter()
+    kind = InputError
     try:
         return _prepare(task, settings, card, sha256, order)
     except SlideInUseError as error:
-        return SlideResult(task.name, "busy", reason=str(error))
+        return SlideResult(task.name, "busy", reason=str(error), error=SlideInUseError)
+    except OtherWorkError as error:
+        reason, kind = str(error), OtherWorkError
     except (InputError, OSError) as error:
         reason = str(error)
     # A file can be broken in ways that no library foresaw.
@@ -121,7 +135,7 @@ def prepare(
         log.exception("%s cannot be prepared", task.path)
         reason = f"{type(error).__name__}: {error}"
     seconds = time.perf_counter() - started
-    return SlideResult(task.name, "failed", seconds=seconds, reason=reason)
+    return SlideResult(task.name, "failed", seconds=seconds, reason=reason, error=kind)
 
 
 def _prepare(

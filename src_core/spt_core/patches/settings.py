@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from spt_core.bundled import ENCODER
+from spt_core.errors import InputError
 from spt_core.patches.encoder import EncoderCard
 from spt_core.slides.grid import MIN_TISSUE
 from spt_core.slides.tissue import Tissue
@@ -94,7 +95,10 @@ class PartialTokens:
 
 @dataclass(frozen=True)
 class SlideResult:
-    """How a slide ended: ``done``, ``skipped``, ``failed`` or ``busy``."""
+    """How a slide ended: ``done``, ``skipped``, ``failed`` or ``busy``.
+
+    ``error`` is what ``encode_slide`` raises for the last two, with the reason.
+    """
 
     name: str
     status: str
@@ -103,3 +107,4 @@ class SlideResult:
     seconds: float = 0.0
     reason: str = ""
     notes: tuple[str, ...] = field(default=())
+    error: type[InputError] = field(default=InputError, repr=False)

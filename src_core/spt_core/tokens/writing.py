@@ -41,6 +41,10 @@ class SlideInUseError(InputError):
     """Another process is writing this slide's features."""
 
 
+class OtherWorkError(InputError):
+    """The unfinished work that is there was begun in another way."""
+
+
 class PartialFeatures:
     """The log of one slide's features, open and locked.
 
@@ -198,7 +202,7 @@ class PartialFeatures:
             self._file.truncate()
             self._write(_MAGIC + _HEADER.pack(len(text), zlib.crc32(text)) + text)
         elif found != json.loads(header):
-            raise InputError(
+            raise OtherWorkError(
                 f"{self._partial.name} is unfinished work with other settings, or of a "
                 f"slide that has changed ({differences(found, json.loads(header))}). "
                 "Finish it as it was begun, choose another --out, or start again with "

@@ -222,30 +222,3 @@ def test_it_ends_with_its_parent(slow, tmp_path):
         if keeper is not None:
             os.kill(keeper, 9)
         parent.communicate()
-
-
-# Slow: which library meets the limit first is chance, and glib ends the process.
-@pytest.mark.slow
-@LINUX
-def test_too_little_memory_is_a_sentence(slow, tmp_path):
-    import resource
-
-    pipe = Pipe(tmp_path / "s")
-    try:
-        pipe.until("ready", seconds=120)
-        pipe.finish(pipe.ask("nothing"))  # now it is warmed up
-        with open(f"/proc/{pipe.process.pid}/statm", encoding="utf-8") as file:
-            used = int(file.read().split()[0]) * resource.getpagesize()
-        limit = (used + 30 * 2**20, resource.RLIM_INFINITY)
-        resource.prlimit(pipe.process.pid, resource.RLIMIT_AS, limit)
-        end = pipe.finish(pipe.ask("analyse", **slow), seconds=120)[-1]
-        assert (end["event"], end["kind"]) == ("failed", "memory")
-        assert "memory" in end["sentence"]
-        # With memory again, the same engine answers.
-        free = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-        resource.prlimit(pipe.process.pid, resource.RLIMIT_AS, free)
-        assert pipe.finish(pipe.ask("analyse", **slow), seconds=120)[-1]["event"] == (
-            "done"
-        )
-    finally:
-        pipe.close()
