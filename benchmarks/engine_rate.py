@@ -2,7 +2,6 @@
 
 import argparse
 import itertools
-import os
 import statistics
 import tempfile
 import time
@@ -50,11 +49,6 @@ def first(heard: list[tuple[float, Message]], event: str, **facts) -> float:
     )
 
 
-def raise_priority(pid: int) -> None:
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        os.sched_setscheduler(int(thread), os.SCHED_OTHER, os.sched_param(0))
-
-
 def alone(slide: Path, folder: Path) -> float:
     """Patches a second of the same encoding in a process of normal priority."""
     began = time.perf_counter()
@@ -68,11 +62,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=13_500, help="pixels of the slide")
     parser.add_argument("--model", default="bundled")
-    parser.add_argument(
-        "--normal",
-        action="store_true",
-        help="normal priority, for where other idle work runs (Linux, root)",
-    )
     parser.add_argument("--alone", action="store_true", help="encode in-process too")
     args = parser.parse_args()
     figures = Figures("engine_rate", **vars(args), seed=0)
@@ -87,8 +76,6 @@ def main() -> None:
         while clocked.engine.state != "ready":
             time.sleep(0.01)
         figures.add("started to ready", time.perf_counter() - began, "s", goal="< 8")
-        if args.normal:
-            raise_priority(clocked.engine.pid)
         # It is warming up, as while somebody looks for a slide to open.
         clocked.run_to_its_end("nothing")
         figures.add("started to warm", time.perf_counter() - began, "s")
