@@ -182,7 +182,7 @@ class AnalysisDock(AnalysisForm):
     def redraw(self) -> None:
         """Draw the maps anew, as the controls say."""
         if self.shown is not None:
-            self.display.draw(self.shown, self.controls.settings)
+            self.display.follow_controls(self.shown, self.controls.settings)
 
     def _follow_zoom(self, _event: object = None) -> None:
         if self.shown is not None:

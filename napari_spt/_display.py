@@ -87,6 +87,14 @@ class Display:
         self.draw_kinds(shown)
         self.draw_legend(shown, settings)
 
+    def follow_controls(self, shown: Shown, settings: ViewSettings) -> None:
+        """What a control of the view changes; all else stays as it was drawn."""
+        self.draw_attention(shown, settings)
+        classes = shown.maps.find(_layers.CLASSES)
+        if classes is not None:
+            self._let_be_seen(shown, classes, settings.shows_classes)
+        self.draw_legend(shown, settings)
+
     def draw_attention(self, shown: Shown, settings: ViewSettings) -> None:
         from spt_core.insight.maps import attention_values, smoothed
         from spt_core.insight.regions import stands_out

@@ -217,10 +217,13 @@ class SlideMaps:
             )
             self._add(layer)
         layer.editable = True
-        layer.data = []
-        layer.add_polygons(
-            frame, edge_width=width, edge_color="#111111", face_color="transparent"
-        )
+        if len(layer.data):
+            layer.data = [frame]
+            layer.edge_width = [width]
+        else:
+            layer.add_polygons(
+                frame, edge_width=width, edge_color="#111111", face_color="transparent"
+            )
         layer.selected_data = set()
         layer.editable = False
         layer.visible = True

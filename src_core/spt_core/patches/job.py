@@ -146,6 +146,7 @@ def _prepare(
     order: Order | None,
 ) -> SlideJob | SlideResult:
     identity = settings.identity(card, sha256)
+    finished_as = dict(identity)
     if settings.redo:
         writing.discard_unfinished(task.out)
     else:
@@ -178,6 +179,11 @@ def _prepare(
             f"The folder {task.out.parent} cannot be written to: "
             f"{error.strerror or error}. Choose another --out."
         ) from error
+    # Another process may have finished the slide while this one looked for tissue.
+    ended = None if settings.redo else _finished(task, settings, finished_as)
+    if ended is not None:
+        partial.discard()
+        return ended
     done = partial.done
     todo = np.setdiff1d(np.arange(len(grid)), done, assume_unique=True)
     blocks = (order or _coarse_to_fine)(grid, todo)

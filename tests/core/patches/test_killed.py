@@ -114,6 +114,26 @@ def test_killed_at_twenty_moments(tmp_path):
     survive(tmp_path, 20)
 
 
+def test_a_slide_finished_meanwhile_is_not_done_twice(tmp_path, monkeypatch):
+    """Another process finishes it while this one is still looking for tissue."""
+    from spt_core.patches import job
+    from spt_core.patches.encode import encode_slides, slide_tasks
+
+    slide = make_slide(tmp_path / "s.tif", 1400, 1200)
+    out = tmp_path / "out"
+    find = job.find_tissue
+
+    def meanwhile(*args):
+        monkeypatch.setattr(job, "find_tissue", find)
+        run_through(encode_slide(slide, out, SETTINGS))
+        return find(*args)
+
+    monkeypatch.setattr(job, "find_tissue", meanwhile)
+    _, results = run_through(encode_slides(slide_tasks([slide], out), SETTINGS))
+    assert results[0].status == "skipped"
+    assert [path.name for path in out.iterdir()] == ["s.h5"]
+
+
 def test_two_processes_on_one_folder_do_not_collide(tmp_path):
     """Each slide is encoded once, by one of them."""
     from spt_core.patches.encode import encode_slides, slide_tasks
