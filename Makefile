@@ -38,7 +38,7 @@ test-plugin: $(VENV)/installed screen
 
 test-lowest: screen  ## run the tests with the oldest dependencies that setup.cfg allows
 	$(UV) venv -q --clear .venv-lowest --python $$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-	$(UV) pip install -q --python .venv-lowest/bin/python --resolution lowest-direct -e ".[test]"
+	$(UV) pip install -q --compile-bytecode --python .venv-lowest/bin/python --resolution lowest-direct -e ".[test]"
 	.venv-lowest/bin/python -m pytest $(CORE_TESTS)
 	$(SCREEN) .venv-lowest/bin/python -m pytest $(PLUGIN_TESTS)
 
@@ -65,7 +65,7 @@ $(VENV)/installed: setup.cfg pyproject.toml | $(UV)
 	  { echo "napari-spt needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(PY) || $(UV) venv -q $(VENV) --python $(PYTHON)
 	@echo "Installing napari-spt and what it needs into $(VENV) (several GB with torch on Linux) ..."
-	@$(UV) pip install -q --python $(PY) -e ".[all,test,dev]"
+	@$(UV) pip install -q --compile-bytecode --python $(PY) -e ".[all,test,dev]"
 	@touch $@
 
 .uv/bin/uv:

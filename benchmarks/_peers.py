@@ -20,7 +20,17 @@ def peer_python(name: str, requirements: list[str]) -> Path:
         [*uv, "venv", "-q", "--clear", "-p", sys.executable, folder], check=True
     )
     subprocess.run(
-        [*uv, "pip", "install", "-q", "-p", python, *requirements], check=True
+        [
+            *uv,
+            "pip",
+            "install",
+            "-q",
+            "--compile-bytecode",
+            "-p",
+            python,
+            *requirements,
+        ],
+        check=True,
     )
     done.write_text(text)
     return python

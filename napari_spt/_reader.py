@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import dask.threaded
 from napari.utils.notifications import show_warning
 
 from spt_core.slides import (
@@ -89,13 +90,14 @@ def slide_facts(slide: Slide) -> dict[str, Any]:
 
 
 def _name_the_scheduler() -> None:
-    """Say "threads", which is dask's default, before dask looks for a cluster.
+    """Give dask its default scheduler, threads, before it looks for a cluster.
 
-    It does so by importing distributed, half a second in which the first slide is not
-    seen. A cluster that is there, or made later, is still used: its client says so.
+    It does so by importing distributed, even for the name "threads": nearly a second in
+    which the first slide is not seen. A cluster that is there, or made later, is still
+    used: its client says so.
     """
     if "distributed" not in sys.modules and dask.config.get("scheduler", None) is None:
-        dask.config.set(scheduler="threads")
+        dask.config.set(scheduler=dask.threaded.get)
 
 
 def _is_ours(path: Path) -> bool:
