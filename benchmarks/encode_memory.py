@@ -43,6 +43,7 @@ def main() -> None:
     found = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.slides or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
         for across in (64, 200):
             slide = big_slide(folder / f"memory{across}.svs", across * PATCH)
             out = Path(temporary) / f"out{across}"
