@@ -153,12 +153,15 @@ def test_cancelled_at_any_moment(open_dock, sample, qtbot, seed):
     assert not dock.cancel.isVisible()
 
 
-def test_asynchronous_slicing_is_left_as_it_is(open_dock, sample, qtbot):
-    """napari's asynchronous slicing and PySide6 can wait for each other for ever."""
-    assert not get_settings().experimental.async_
+# Slow where it is on: its thread and PySide6 can wait for each other for ever.
+@pytest.mark.parametrize("is_on", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_asynchronous_slicing_is_left_as_it_is(
+    open_dock, sample, qtbot, is_on, monkeypatch
+):
+    monkeypatch.setattr(get_settings().experimental, "async_", is_on)
     viewer, dock = open_dock()
     open_slide(viewer, sample)
-    assert not get_settings().experimental.async_
+    assert get_settings().experimental.async_ == is_on
     dock.analyse.click()
     qtbot.waitUntil(lambda: dock.shown.analysis.reading is not None, timeout=SLOW)
     assert dock.shown.maps.find("attention") is not None
