@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.errors import InputError
+from spt_core.memory import give_back
 from spt_core.patches.encoder import EncoderCard
 from spt_core.patches.order import coarse_to_fine
 from spt_core.patches.settings import EncodeSettings, SlideResult, SlideTask
@@ -163,6 +164,7 @@ def _prepare(
     }
     patch_step(slide, **patch)  # what is wrong with the pixel size is said at once
     tissue = task.tissue or find_tissue(slide)
+    give_back()
     grid = lay_grid(slide, tissue, min_tissue=settings.min_tissue, **patch)
     if len(grid) == 0:
         raise InputError(

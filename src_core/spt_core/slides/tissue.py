@@ -74,7 +74,9 @@ class Tissue:
         """
         height, width = self.mask.shape
         total = np.zeros((height + 1, width + 1))
-        total[1:, 1:] = self.mask.cumsum(axis=0).cumsum(axis=1)
+        inner = total[1:, 1:]
+        np.cumsum(self.mask, axis=0, out=inner)
+        np.cumsum(inner, axis=1, out=inner)
         scale = np.asarray(self.l0_scale_xy)
         start = np.asarray(l0_xy, float) / scale
         stop = (np.asarray(l0_xy, float) + l0_size_xy) / scale
@@ -133,9 +135,12 @@ def tissue_mask(overview: Overview) -> Mask:
 
 def _on_glass(rgb: NDArray[np.uint8], scanned: Mask, um_pixel: float) -> Mask | None:
     """Find what is rough and stained, or None where no glass is to be seen."""
-    # Channels first, (3, h, w): numpy then works on whole planes.
+    # Channels first, (3, h, w): numpy then works on whole planes, and plane by plane
+    # it needs a third of the memory.
     table = -np.log((np.arange(256, dtype=np.float32) + 1) / 256)
-    od = table[np.moveaxis(rgb, -1, 0)]
+    od = np.empty((3, *rgb.shape[:2]), np.float32)
+    for plane, channel in zip(od, np.moveaxis(rgb, -1, 0), strict=True):
+        plane[:] = table[channel]
     rough = _roughness(_darkness(od), scanned)
     glass = _find_glass(od, rough, scanned)
     if glass.sum() < _LEAST_GLASS * scanned.sum():
@@ -143,8 +148,9 @@ def _on_glass(rgb: NDArray[np.uint8], scanned: Mask, um_pixel: float) -> Mask | 
     noise = float(np.median(rough[glass]))
     roughest = np.clip(6 * noise, 0.01, _ROUGHEST_GLASS)
 
-    od -= _around(od, glass, _UM_GLASS_DRIFT / um_pixel)
-    od = np.stack([_blur(plane, 0.7) for plane in od])
+    _subtract_glass(od, glass, _UM_GLASS_DRIFT / um_pixel)
+    for plane in od:
+        plane[:] = _blur(plane, 0.7)
     darkness, colour = _darkness(od), _colour(od)
     stain = np.maximum(darkness, colour)
     faint = max(_FAINT, 4 * float(np.median(np.abs(stain[glass]))))
@@ -153,6 +159,8 @@ def _on_glass(rgb: NDArray[np.uint8], scanned: Mask, um_pixel: float) -> Mask | 
     tissue = scanned & (rough > roughest)
     tissue &= stain > np.maximum(faint, _RINGING * strongest)
     tissue |= scanned & (colour > _STRONG)
+    # A large slide's planes are large: what is not needed any more goes.
+    del rough, stain, strongest
     if tissue.any():
         tissue &= ~_grey(darkness, colour, tissue)
         tissue &= ~_pen(od, darkness, tissue)
@@ -174,9 +182,13 @@ def _colour(od: Floats) -> Floats:
 def _roughness(darkness: Floats, scanned: Mask) -> Floats:
     """The standard deviation of optical density around its local mean."""
     weight = np.maximum(_blur(scanned.astype(np.float32), _WINDOW), 1e-3)
-    known = np.where(scanned, darkness, 0)
-    detail = np.where(scanned, darkness - _blur(known, _WINDOW) / weight, 0)
-    return np.sqrt(np.maximum(_blur(detail * detail, _WINDOW) / weight, 0))
+    mean = _blur(np.where(scanned, darkness, 0), _WINDOW)
+    mean /= weight
+    detail = np.where(scanned, darkness - mean, 0)
+    np.square(detail, out=detail)
+    variance = _blur(detail, _WINDOW)
+    variance /= weight
+    return np.sqrt(np.maximum(variance, 0))
 
 
 def _find_glass(od: Floats, rough: Floats, scanned: Mask) -> Mask:
@@ -204,19 +216,17 @@ def _brightest_mode(darkness: Floats) -> float:
     return float(edges[peak] + edges[peak + 1]) / 2
 
 
-def _around(od: Floats, glass: Mask, sigma: float) -> Floats:
-    """The colour of the glass around each pixel, carried on where there is none."""
+def _subtract_glass(od: Floats, glass: Mask, sigma: float) -> None:
+    """Take away the glass's own colour, carried on to where there is tissue."""
     # The drift is slow, so a coarse picture of it is enough.
     step = max(1, int(sigma / 8))
     sigma = sigma / step
     known = _spread(_shrink(glass.astype(np.float32), step), sigma)
-    planes = []
     for plane in od:
         sums = _spread(_shrink(plane * glass, step), sigma)
         # A little of the overall colour decides where no glass is near.
         local = (sums + 1e-3 * plane[glass].mean()) / (known + 1e-3)
-        planes.append(_grow(local, step, glass.shape))
-    return np.stack(planes)
+        plane -= _grow(local, step, glass.shape)
 
 
 def _spread(values: Floats, sigma: float) -> Floats:
@@ -255,12 +265,14 @@ def _grey(darkness: Floats, colour: Floats, tissue: Mask) -> Mask:
 
 
 def _pen(od: Floats, darkness: Floats, tissue: Mask) -> Mask:
-    """Blue, green and red ink, by which light it lets through.
+    """Blue, green and red ink, by which light it lets through; ``od`` is used up.
 
     Every stain of tissue absorbs green light most, or about as much as red (a blue
     haematoxylin) or blue (brown, blood). Ink does not.
     """
-    red, green, blue = (_blur(plane, 1.0) for plane in od)
+    for plane in od:
+        plane[:] = _blur(plane, 1.0)
+    red, green, blue = od
     inked = darkness > 0.06
     is_blue = (red > 1.2 * green) & (blue < 0.45 * red)
     is_green = (red > 1.25 * green) & (blue > 1.1 * green)
