@@ -53,6 +53,19 @@ def make_slides(folder: Path) -> Path:
     return out
 
 
+def growing_slides(folder: Path, slides: int, size: int) -> Iterator[Path]:
+    """Slides of a seed that no model has learned from, of any size; made once."""
+    out = folder / f"growing-{size}"
+    out.mkdir(exist_ok=True)
+    with painters(None) as pool:
+        for case in make_cases(slides, size, max(SEEDS) + 1):
+            path = out / f"{case.slide}.tif"
+            if not path.exists():
+                for _ in write_case(out, case, pool):
+                    pass
+            yield path
+
+
 def encode(folder: Path, encoder: TorchEncoder) -> Path:
     """Features of all slides; what is there already is kept."""
     features = folder / "features"
