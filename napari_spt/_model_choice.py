@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NONE_WORDS = "No model: map the tissue"
 FILE_WORDS = "Choose a file…"
-BUNDLED_WORDS = "Demonstration (synthetic tissue)"
+BUNDLED_WORDS = "Demonstration model"
 _RECENT = 6
 _NOT_FOR_DIAGNOSIS = "For research, not for diagnosis."
 
