@@ -20,7 +20,7 @@ from tests.core.learning.regions import write_region_cohort
 from tests.core.learning.test_learning_works import MODEL, SLIDES, knn, learn
 
 RUNS = {
-    "simclr": {},
+    "simclr": {"epochs": 200},
     "vicreg": {"epochs": 200, "learning_rate": 4e-3},
     "supcon": {"epochs": 150, "learning_rate": 4e-3},
     "byol": {"momentum": 0.9, "learning_rate": 1e-3},

@@ -38,7 +38,7 @@ def knn(folder, encoder):
 
 
 def learn(folder, out, objective, **changes):
-    """Train for 200 steps; the kNN accuracy of the last model, and the CPU seconds."""
+    """Train, for 200 steps if not told otherwise; the kNN accuracy of the last model, and the CPU seconds."""
     settings = TrainSettings(
         features=str(folder / "features"),
         labels=str(folder / "labels.csv"),
@@ -71,7 +71,8 @@ def test_what_has_not_learned_cannot_see_it(cohort_folder, name):
 
 @pytest.mark.timeout(900)
 def test_simclr_learns_what_is_where(cohort_folder, tmp_path):
-    accuracy, seconds = learn(cohort_folder, tmp_path / "run", "simclr")
+    # On some seeds 200 steps are too few: benchmarks/learning_works.py shows several.
+    accuracy, seconds = learn(cohort_folder, tmp_path / "run", "simclr", epochs=200)
     assert accuracy >= 0.9
     assert seconds < 240  # of processor time: 120 s on two cores
 
@@ -81,7 +82,7 @@ def test_simclr_learns_what_is_where(cohort_folder, tmp_path):
 @pytest.mark.parametrize(
     ("objective", "least", "changes"),
     [
-        ("vicreg", 0.9, {"learning_rate": 4e-3}),
+        ("vicreg", 0.9, {"epochs": 200, "learning_rate": 4e-3}),
         ("supcon", 0.9, {"epochs": 150, "learning_rate": 4e-3}),
         ("byol", 0.75, {"momentum": 0.9, "learning_rate": 1e-3}),
     ],
@@ -99,7 +100,7 @@ def test_the_other_objectives_learn_too(
 def test_shuffled_positions_teach_less(cohort_folder, tmp_path):
     folder = tmp_path / "shuffled"
     write_region_cohort(folder, slides=SLIDES, noise=1.2, shuffled=True)
-    shuffled, _ = learn(folder, tmp_path / "run", "simclr")
+    shuffled, _ = learn(folder, tmp_path / "run", "simclr", epochs=200)
     assert shuffled <= 0.6
 
 
