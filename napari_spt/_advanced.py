@@ -102,10 +102,17 @@ class Advanced(QWidget):
         stain = self.stain.currentData()
         return {
             "encoder": self.encoder.currentData(),
-            "device": self.device.currentData(),
+            "device": self.chosen_device,
             "batch_size": self.batch.value() or None,
             "stain": None if stain == "none" else stain,
         }
+
+    @property
+    def chosen_device(self) -> str | None:
+        """None lets the engine choose; before it has told its devices, as before."""
+        if self.device.count() > 1:
+            return self.device.currentData()
+        return self.wanted_device
 
     @property
     def slide_mpp(self) -> float | None:
@@ -116,7 +123,7 @@ class Advanced(QWidget):
             "advanced",
             {
                 "encoder": self.encoder.currentData(),
-                "device": self.device.currentData() or self.wanted_device,
+                "device": self.chosen_device,
                 "stain": self.stain.currentData(),
                 "batch": self.batch.value(),
                 "room_gb": self.room.value(),
@@ -138,11 +145,15 @@ class Advanced(QWidget):
         """Offer each head of the model's attention."""
         if self.head.count() == count + 1:
             return
+        before = self.head.currentData()
         with QSignalBlocker(self.head):
             while self.head.count() > 1:
                 self.head.removeItem(1)
             for head in range(count):
                 self.head.addItem(f"Head {head + 1}", head)
+            _choose(self.head, before)
+        if self.head.currentData() != before:
+            self.view_changed.emit()
 
     def show_cache(self) -> None:
         self._tend_cache(None)
@@ -156,7 +167,7 @@ class Advanced(QWidget):
 
     def _tend_cache(self, limit: int | None) -> None:
         """Beside the window: a folder may be large, or on a slow disk."""
-        worker = create_worker(_cache_size, features_folder(), limit)
+        worker = create_worker(_cache_size, limit)
         worker.returned.connect(self._say_size)
         worker.start()
 
@@ -199,13 +210,26 @@ def features_folder() -> Path:
     return cache_folder() / "features"
 
 
-def _cache_size(folder: Path, limit: int | None) -> int:
+def pictures_folder() -> Path:
+    """Where pictures of the window alone are written down, to be analysed."""
+    return cache_folder() / "pictures"
+
+
+def _cache_size(limit: int | None) -> int:
     """Bytes that kept features take, after making room where there is a limit."""
     from spt_core.engine.cache import feature_cache_size, trim
 
+    folder = features_folder()
+    pictures = sorted(pictures_folder().glob("*.tif"), key=lambda p: p.stat().st_mtime)
+    size = sum(path.stat().st_size for path in pictures)
     if limit is not None:
-        trim(folder, limit)
-    return feature_cache_size(folder)
+        # Pictures are quickly written again, features are not.
+        while pictures and size + feature_cache_size(folder) > limit:
+            path = pictures.pop(0)
+            size -= path.stat().st_size
+            path.unlink(missing_ok=True)
+        trim(folder, limit - size if limit >= 0 else limit)
+    return size + feature_cache_size(folder)
 
 
 def _choice(name: str, items: list[tuple[str, Any]]) -> QComboBox:

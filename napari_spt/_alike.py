@@ -24,6 +24,7 @@ class Alike:
     def __init__(self, work: "Work") -> None:
         self.work = work
         self.dock = work.dock
+        self._asked_of: Shown | None = None  # the slide that shows look-alikes
 
     def prepare(self, shown: Shown) -> None:
         """Read what look-alikes are found by; without a model, map the tissue."""
@@ -43,6 +44,7 @@ class Alike:
             post().ask(
                 "explore",
                 lambda message: self._take_kinds(shown, message),
+                user=id(self.dock),
                 features=str(features),
             )
 
@@ -54,8 +56,11 @@ class Alike:
         elif message.event == DONE:
             shown.kinds = {**message.facts, **message.arrays}
             self.dock.display.draw(shown, self.dock.controls.settings)
-            self.show_kinds(shown)
-            self.dock.follow()
+            if shown is self.dock.shown:
+                self.show_kinds(shown)
+                self.dock.follow()
+            else:
+                self.dock.redraw()
 
     def show_kinds(self, shown: Shown) -> None:
         kinds, dock = shown.kinds, self.dock
@@ -73,6 +78,7 @@ class Alike:
         dock, shown = self.dock, self.dock.shown
         if shown is None or shown.lattice is None:
             return
+        self._asked_of = shown
         l0_xy = shown.lattice.l0(shown.layer, world_yx)
         if dock.display.draw_likeness(shown, l0_xy):
             attention = shown.maps.find(_layers.ATTENTION)
@@ -85,11 +91,14 @@ class Alike:
             )
 
     def end_likeness(self) -> None:
-        shown = self.dock.shown
-        if shown is not None:
-            shown.maps.remove(_layers.LIKENESS, _layers.REGION)
-            shown.wanted.clear()
-            self.dock.redraw()
+        shown, self._asked_of = self._asked_of, None
+        if shown is None:
+            return
+        shown.maps.remove(_layers.LIKENESS, _layers.REGION)
+        shown.wanted.clear()
+        if shown in self.work.analyses.values():
+            self.dock.display.follow_controls(shown, self.dock.controls.settings)
+        self.dock.redraw()
 
 
 def _look_alikes(features: Path) -> tuple:

@@ -96,6 +96,7 @@ class Analysis:
     slide: SlideSource
     model: Path | None
     slide_mpp: float | None = None
+    device: str | None = None
     request: int | None = None
     state: str = WAITING
     patches: int = 0

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from napari.layers import Layer
 from napari.utils.theme import get_theme
@@ -41,7 +42,7 @@ class AnalysisDock(AnalysisForm):
         _keys.register(self)
         post().enter(id(self))
         # A window that is closed takes its docks with it without a word to them.
-        self.destroyed.connect(partial(_leave, id(self)))
+        self.destroyed.connect(partial(_destroyed, id(self), ref(self)))
         self._follow_layers()
         self._style()
 
@@ -60,6 +61,12 @@ class AnalysisDock(AnalysisForm):
         self.questions.like_asked.connect(self.work.alike.show_likeness)
         self.questions.likeness_ended.connect(self.work.alike.end_likeness)
         self.questions.compared.connect(self.reading.compare)
+        # Settings are kept soon after a change: a window that is closed asks nobody.
+        self._keeping = QTimer(self)
+        self._keeping.setSingleShot(True)
+        self._keeping.setInterval(1000)
+        self._keeping.timeout.connect(self.keep_settings)
+        self.controls.changed.connect(self._keeping.start)
         self.export.clicked.connect(self.choose_report)
         layers = self.viewer.layers
         layers.events.inserted.connect(self._follow_layers)
@@ -176,12 +183,13 @@ class AnalysisDock(AnalysisForm):
         )
         if has_attention:
             self.advanced.show_heads(len(reading.attention))
-        if self.advanced.isVisible():
-            self.advanced.show_devices(post().about)
+        self.advanced.show_devices(post().about)
 
     def redraw(self) -> None:
         """Draw the maps anew, as the controls say."""
-        if self.shown is not None:
+        if self.shown is None:
+            self.display.hide_legend()
+        else:
             self.display.follow_controls(self.shown, self.controls.settings)
 
     def _follow_zoom(self, _event: object = None) -> None:
@@ -213,8 +221,10 @@ class AnalysisDock(AnalysisForm):
         try:
             self.viewer.open_sample("napari-spt", "glandular")
         finally:
-            self.sample_button.setEnabled(True)
-            self.welcome.setText(WELCOME)
+            # The window may have been closed meanwhile.
+            if not self.is_closed:
+                self.sample_button.setEnabled(True)
+                self.welcome.setText(WELCOME)
 
     def _map_tissue(self) -> None:
         self.model.choose_none()
@@ -288,6 +298,10 @@ class AnalysisDock(AnalysisForm):
         self.shut_down()
         super().closeEvent(event)
 
+    def keep_settings(self) -> None:
+        self.controls.keep()
+        self.advanced.keep()
+
     def shut_down(self) -> None:
         """Leave napari as it was, whatever was running."""
         if self.is_closed:
@@ -297,8 +311,8 @@ class AnalysisDock(AnalysisForm):
         self.questions.end()
         self.strip.stop()
         self.work.close()
-        self.controls.keep()
-        self.advanced.keep()
+        self._keeping.stop()
+        self.keep_settings()
         layers = self.viewer.layers
         layers.events.inserted.disconnect(self._follow_layers)
         layers.events.removed.disconnect(self._on_removed)
@@ -310,10 +324,13 @@ class AnalysisDock(AnalysisForm):
         eye.events.center.disconnect(self._follow_view)
         _keys.unregister(self)
         self.display.close()
-        _leave(id(self))
+        post().leave(id(self))
 
 
-def _leave(user: int, _widget: object = None) -> None:
+def _destroyed(user: int, dock: "ref[AnalysisDock]", _widget: object = None) -> None:
+    left = dock()
+    if left is not None:
+        left.is_closed = True
     post().leave(user)
 
 

@@ -82,7 +82,7 @@ class AnalysisForm(QWidget):
         self.strip = RegionStrip()
         self.strip.tab_after = [self.map_tissue]
         self.strip_words = text()
-        self.questions = Questions(self.viewer, lambda: self.shown)
+        self.questions = Questions(self.viewer, lambda: self.shown, user=id(self))
         self.export = QPushButton("Export report…")
         self.export.setToolTip("Write what was found, to read it elsewhere")
         self.names_slide = QCheckBox("Include the slide's name")

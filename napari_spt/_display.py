@@ -221,8 +221,8 @@ class Display:
             colours = [class_colour(i) for i in range(len(names))]
             title = "Class map"
             parts.append(ClassPart(title, [*names, UNSURE], [*colours, UNSURE_COLOUR]))
-        if self._is_seen(shown, _layers.KINDS):
-            kinds = shown.kinds
+        kinds = shown.kinds
+        if kinds and self._is_seen(shown, _layers.KINDS):
             parts.append(ClassPart("Kinds of tissue", kinds["names"], kinds["colours"]))
         legend.show_parts(parts)
 
@@ -295,8 +295,9 @@ class Display:
             shown.layer, lattice, shown.analysis.um_pixel_xy, **{**facts, **known}
         )
         for layer in (shown.layer, *self.overlays(shown)):
+            # Always anew: the layer may have told of an analysis before this one.
+            tell_by(layer, lambda: shown.hover)
             if layer not in self._told:
-                tell_by(layer, lambda: shown.hover)
                 self._told.append(layer)
 
 

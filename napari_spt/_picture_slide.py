@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from napari_spt._advanced import cache_folder
+from napari_spt._advanced import pictures_folder
 from spt_core.files import written_whole
 
 TILE, SMALLEST = 256, 512
@@ -18,7 +18,7 @@ def as_slide(pixels: np.ndarray, um_pixel_xy: tuple[float, float]) -> Path:
 
     digest = hashlib.sha256(repr((pixels.shape, um_pixel_xy)).encode())
     digest.update(np.ascontiguousarray(pixels))
-    path = cache_folder() / "pictures" / f"{digest.hexdigest()[:32]}.tif"
+    path = pictures_folder() / f"{digest.hexdigest()[:32]}.tif"
     if path.exists():
         return path
     # Slides are whole tiles of JPEG in most readers; loss would be ours to answer for.

@@ -21,6 +21,7 @@ class Post(QObject):
     def __init__(self) -> None:
         super().__init__()
         self.waiting: dict[int, Callback] = {}
+        self._owners: dict[int, int] = {}
         self.users: set[int] = set()
         self.timer = QTimer(self)
         self.timer.setInterval(POLL_MS)
@@ -44,14 +45,19 @@ class Post(QObject):
         if user not in self.users:
             return
         self.users.discard(user)
+        # Its widgets may be gone already: nothing is told to them any more.
+        for request in [r for r, owner in self._owners.items() if owner == user]:
+            self.cancel(request)
+            self._end(request)
         if not self.users:
             self.timer.stop()
-            self.waiting.clear()
             Thread(target=close_shared_engine, name="napari-spt closing").start()
 
-    def ask(self, do: str, callback: Callback, **facts: Any) -> int:
+    def ask(self, do: str, callback: Callback, *, user: int, **facts: Any) -> int:
+        """Send a request of a dock; ``callback`` hears all that comes of it."""
         request = shared_engine().submit(do, **facts)
         self.waiting[request] = callback
+        self._owners[request] = user
         self.timer.start()
         return request
 
@@ -72,20 +78,33 @@ class Post(QObject):
             self.waiting[request] = lambda _: None
 
     def deliver(self) -> None:
+        errors = []
         for message in shared_engine().poll():
             if message.request is None:
                 continue
             callback = self.waiting.get(message.request)
             if message.event in ENDS:
-                self.waiting.pop(message.request, None)
-            if callback is not None:
+                self._end(message.request)
+            if callback is None:
+                continue
+            try:
                 callback(message)
+            # Whatever it is, those that come after it are told too.
+            except Exception as error:  # noqa: BLE001
+                errors.append(error)
         if not self.waiting:
             self.timer.stop()
+        if errors:
+            raise errors[0]
+
+    def _end(self, request: int) -> None:
+        self.waiting.pop(request, None)
+        self._owners.pop(request, None)
 
     def close(self) -> None:
         self.timer.stop()
         self.waiting.clear()
+        self._owners.clear()
         close_shared_engine()
 
 

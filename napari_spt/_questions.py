@@ -34,10 +34,13 @@ class Questions(QWidget):
     likeness_ended = Signal()
     compared = Signal(object)
 
-    def __init__(self, viewer: "Viewer", shown: Callable[[], "Shown | None"]) -> None:
+    def __init__(
+        self, viewer: "Viewer", shown: Callable[[], "Shown | None"], *, user: int
+    ) -> None:
         super().__init__()
         self.viewer = viewer
         self._shown = shown
+        self._user = user
         self.like = _button(LIKE, "Click a place; all that looks alike lights up")
         self.without = _button(WITHOUT, "Draw around a part and ask without it")
         self.check = QPushButton(CHECK)
@@ -162,8 +165,10 @@ class Questions(QWidget):
         self._request = post().ask(
             "what_if",
             self._without_answered,
+            user=self._user,
             features=str(analysis.features),
             model=str(analysis.model),
+            device=analysis.device,
             region=region,
         )
 
@@ -196,8 +201,10 @@ class Questions(QWidget):
         self._request = post().ask(
             "faithfulness",
             self._check_answered,
+            user=self._user,
             features=str(shown.analysis.features),
             model=str(shown.analysis.model),
+            device=shown.analysis.device,
         )
 
     def _check_answered(self, message: Message) -> None:

@@ -75,7 +75,9 @@ class SlidesDock(QWidget):
 
     def _slide_facts(self) -> dict | None:
         layer = self.viewer.layers.selection.active
-        return None if layer is None else layer.metadata.get("spt")
+        facts = {} if layer is None else layer.metadata.get("spt", {})
+        # Maps over a slide are ours too, and no slides.
+        return facts if "path" in facts else None
 
     def _show(self) -> None:
         self.facts.setText(describe(self._slide_facts()))

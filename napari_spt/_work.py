@@ -1,6 +1,7 @@
 """What a dock has asked of the engine, and what it does with the answers."""
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from napari.layers import Layer
 from napari.qt.threading import create_worker
 from napari.utils import progress
 from napari.utils.notifications import show_error, show_info, show_warning
+from qtpy.QtCore import QTimer
 
 from napari_spt import _layers
 from napari_spt._advanced import features_folder
@@ -73,8 +75,11 @@ class Work:
 
         def written(path: Path) -> None:
             self.is_preparing = False
-            if not self.dock.is_closed and layer in self.viewer.layers:
-                self._ask(layer, source, path, None)
+            if self.dock.is_closed:
+                return
+            if layer in self.viewer.layers:
+                self._ask(layer, source, path, um)
+            self.dock.follow()
 
         def failed(error: Exception) -> None:
             self.is_preparing = False
@@ -95,9 +100,11 @@ class Work:
         slide = SlideSource(
             source.name, path, source.mpp_xy, source.l0_size_xy, source.l0_bounds_xy
         )
-        analysis = Analysis(slide, dock.model.path, um)
+        asked = dock.advanced.request
+        analysis = Analysis(slide, dock.model.path, um, device=asked["device"])
         shown = Shown(analysis, layer, SlideMaps(self.viewer, layer, key))
-        if known is not None and known.analysis.model != analysis.model:
+        # What is there may be of another model, or of a dock that was closed.
+        if known is None or known.analysis.model != analysis.model:
             shown.maps.remove(*_layers.NAMES)
         self.analyses[key] = shown
         dock.questions.end()
@@ -107,16 +114,16 @@ class Work:
         analysis.request = post().ask(
             "analyse",
             lambda message: self._take(shown, message),
+            user=id(dock),
             slide=str(path),
             model=None if analysis.model is None else str(analysis.model),
             slide_mpp=um,
             l0_from=self._view_centre(shown),
             features=str(features_folder()),
             class_map=analysis.model is not None,
-            **dock.advanced.request,
+            **asked,
         )
-        dock.controls.keep()
-        dock.advanced.keep()
+        dock.keep_settings()
         self._show_pace(shown)
         dock.follow()
 
@@ -144,6 +151,8 @@ class Work:
                 del self.analyses[key]
                 self._close_bar()
                 self.dock.display.hide_legend()
+                # Not now: whoever removes several layers at once counts on them.
+                QTimer.singleShot(0, partial(shown.maps.remove, *_layers.NAMES))
 
     def close(self) -> None:
         for shown in self.analyses.values():
@@ -225,6 +234,8 @@ class Work:
 
     def fill_strip(self, shown: Shown, places: list[Place]) -> None:
         path, step = shown.analysis.slide.path, shown.analysis.l0_step_xy
+        if shown is not self.dock.shown:
+            return
         if places and path is not None and step is not None:
             self.dock.strip.show_places(places, path, step)
             self.dock.follow()

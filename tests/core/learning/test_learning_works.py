@@ -38,7 +38,10 @@ def knn(folder, encoder):
 
 
 def learn(folder, out, objective, **changes):
-    """Train, for 200 steps if not told otherwise; the kNN accuracy of the last model, and the CPU seconds."""
+    """Train, for 200 steps if not told otherwise.
+
+    Gives the kNN accuracy of the last model, and the CPU seconds.
+    """
     settings = TrainSettings(
         features=str(folder / "features"),
         labels=str(folder / "labels.csv"),
