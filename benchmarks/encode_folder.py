@@ -10,7 +10,8 @@ from _encoding import mobilenet, whole_pipeline
 from _figures import Figures
 
 SIZE = 128
-SMALL = 12  # patches across a small slide
+# Patches across a small slide: 2,560 px, as large as the smallest that are scanned.
+SMALL = 20
 
 
 def main() -> None:

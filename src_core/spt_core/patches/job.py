@@ -33,6 +33,9 @@ from spt_core.tokens.writing import (
 
 log = logging.getLogger(__name__)
 
+# Pixels; giving memory back takes longer than finding the tissue of a small slide.
+_LARGE_MASK = 2**20
+
 Order = Callable[[PatchGrid, NDArray[np.int64]], Iterator[NDArray[np.int64]]]
 
 
@@ -164,7 +167,8 @@ def _prepare(
     }
     patch_step(slide, **patch)  # what is wrong with the pixel size is said at once
     tissue = task.tissue or find_tissue(slide)
-    give_back()
+    if tissue.mask.size > _LARGE_MASK:
+        give_back()
     grid = lay_grid(slide, tissue, min_tissue=settings.min_tissue, **patch)
     if len(grid) == 0:
         raise InputError(
