@@ -142,9 +142,9 @@ def _timm_entry(name: str) -> Entry | None:
     def build() -> nn.Module:
         return timm.create_model(architecture, pretrained=False, num_classes=0)
 
-    with torch.device("meta"):
-        dim = int(timm.create_model(architecture, num_classes=0).num_features)
     side = int(cfg.input_size[-1]) if cfg is not None else 224
+    with torch.device("meta"):
+        dim = _length(build(), side)
     fixed = architecture.startswith(("vit", "deit", "swin", "beit", "eva")) or bool(
         cfg is not None and cfg.fixed_input_size
     )
@@ -164,6 +164,16 @@ def _timm_entry(name: str) -> Entry | None:
         ),
         build,
     )
+
+
+def _length(module: nn.Module, side: int) -> int:
+    """Length of the vectors that a module on the meta device gives.
+
+    timm's ``num_features`` is not it where layers follow the pooling.
+    """
+    with torch.inference_mode():
+        out = module.eval()(torch.empty(1, 3, side, side, device="meta"))
+    return int(out.shape[1])
 
 
 def _resnet34() -> nn.Module:

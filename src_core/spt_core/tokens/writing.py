@@ -84,6 +84,11 @@ class PartialFeatures:
 
     def append(self, rows: NDArray[np.int64], x: NDArray[np.float32]) -> None:
         """Add features (n, d) of the given rows of the grid."""
+        if x.shape != (len(rows), self.dim):
+            # Written all the same, these numbers would be read as other rows'.
+            raise ValueError(
+                f"features of shape {x.shape} where {(len(rows), self.dim)} belong"
+            )
         rows = np.ascontiguousarray(rows, "<i8")
         body = rows.tobytes() + np.ascontiguousarray(x, "<f4").tobytes()
         start = self._file.tell()

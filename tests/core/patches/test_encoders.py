@@ -88,6 +88,14 @@ def test_any_model_of_timm_by_its_name(tmp_path):
         )
 
 
+@pytest.mark.parametrize("name", ["mobilenetv3_small_050", "lcnet_035", "resnet10t"])
+def test_the_card_of_a_timm_model_states_the_length_it_gives(name):
+    """In some of them layers follow the pooling."""
+    model = timm.create_model(name, num_classes=0).eval()
+    with torch.inference_mode():
+        assert find_card(name).dim == model(torch.zeros(1, 3, 64, 64)).shape[1]
+
+
 def test_folding_is_left_where_it_would_change_the_answer():
     class Twisted(nn.Module):
         """Listed in one order, called in another."""

@@ -90,6 +90,15 @@ def test_another_identity_is_refused_and_nothing_is_lost(tmp_path):
         assert len(log.done) == 3
 
 
+@pytest.mark.parametrize("shape", [(3, DIM + 1), (3, 2 * DIM), (2, DIM), (3 * DIM,)])
+def test_features_of_another_shape_are_refused(tmp_path, shape):
+    with PartialFeatures(tmp_path / "s.h5", IDENTITY, DIM) as log:
+        log.append(*some_rows(0, 3))
+        with pytest.raises(ValueError, match=r"where \(3, 6\) belong"):
+            log.append(np.arange(3, 6), np.zeros(shape, "f4"))
+        assert log.done.tolist() == [0, 1, 2]
+
+
 def test_one_writer_only(tmp_path):
     """Within one process, between two, and free again when its owner is gone."""
     path = tmp_path / "s.h5"
