@@ -7,11 +7,14 @@ When all is there the log becomes the feature file, in one pass and one rename. 
 is locked by its writer; the system lets go of the lock when the process dies.
 """
 
+import errno
 import json
 import os
+import shutil
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any, Self
@@ -30,6 +33,7 @@ _HEADER = struct.Struct("<II")  # length and checksum of the JSON that follows
 _RECORD = struct.Struct("<II")  # number of rows, checksum of the rest
 _ROWS_AT_ONCE = 1024
 _LARGEST_RECORD = 2**30
+_SPARE_BYTES = 2**16  # what a feature file holds beside its arrays, and more
 
 # Attributes of a finished file by which a run knows it again without opening the slide.
 SLIDE_BYTES = "slide_bytes"
@@ -133,19 +137,43 @@ class PartialFeatures:
         # One name for all attempts, which the lock keeps to one at a time: what a
         # killed process left is overwritten.
         temporary = self.path.with_name(f".{self.path.name}.finishing")
-        with h5py.File(temporary, "w") as file:
-            shape = (len(done), self.dim)
-            features = file.create_dataset(layout.FEATURES, shape, np.float32)
-            for start in range(0, len(done), _ROWS_AT_ONCE):
-                rows = done[start : start + _ROWS_AT_ONCE]
-                features[start : start + len(rows)] = self.read(rows)
-            coords = file.create_dataset(layout.COORDS, data=l0_xy[done])
-            file.create_dataset(layout.GRID, data=g_rc[done])
-            coords.attrs.update(coords_attributes(facts))
-            file.attrs.update({**file_attributes(facts), **extra})
-        os.replace(temporary, self.path)
+        try:
+            _refuse_without_room(temporary, len(done) * (4 * self.dim + 32))
+            self._write_file(temporary, done, g_rc[done], l0_xy[done], facts, extra)
+            os.replace(temporary, self.path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
         self.discard()
         return len(done)
+
+    def _write_file(
+        self,
+        path: Path,
+        done: NDArray[np.int64],
+        g_rc: NDArray[np.int64],
+        l0_xy: NDArray[np.int64],
+        facts: TokenFacts,
+        extra: dict[str, Any],
+    ) -> None:
+        with _Quiet(path) as raw:
+            try:
+                with h5py.File(raw, "w") as file:
+                    shape = (len(done), self.dim)
+                    features = file.create_dataset(layout.FEATURES, shape, np.float32)
+                    for start in range(0, len(done), _ROWS_AT_ONCE):
+                        rows = done[start : start + _ROWS_AT_ONCE]
+                        features[start : start + len(rows)] = self.read(rows)
+                    coords = file.create_dataset(layout.COORDS, data=l0_xy)
+                    file.create_dataset(layout.GRID, data=g_rc)
+                    coords.attrs.update(coords_attributes(facts))
+                    file.attrs.update({**file_attributes(facts), **extra})
+            # What goes wrong while HDF5 closes a file is one of these.
+            except RuntimeError as error:
+                raise raw.error or OSError(str(error)) from error
+            if raw.error is not None:
+                raise raw.error
 
     def discard(self) -> None:
         """Remove the log."""
@@ -250,6 +278,40 @@ class PartialFeatures:
         first = start + _RECORD.size + 8 * len(rows)
         for i, row in enumerate(rows.tolist()):
             self._offsets[row] = first + i * 4 * self.dim
+
+
+class _Quiet(FileIO):
+    """A file that remembers the error of a write instead of raising it.
+
+    HDF5 cannot close a file that it could not write, and crashes the process later.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "w+b")
+        self.error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data).cast("B")
+        length = len(left)
+        try:
+            while left:
+                left = left[super().write(left) :]
+        except OSError as error:
+            self.error = self.error or error
+        return length
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return self.tell() if size is None else size
+
+
+def _refuse_without_room(path: Path, size: int) -> None:
+    """Raise what a full disk would, before the disk is full for others as well."""
+    if shutil.disk_usage(path.parent).free < size + _SPARE_BYTES:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def differences(stored: dict[str, Any], wanted: dict[str, Any]) -> str:

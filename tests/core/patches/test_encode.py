@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -385,6 +386,31 @@ def test_a_full_disk_is_a_sentence_and_the_rest_is_kept(slide_path, tmp_path):
     events, result = run_through(encode_slide(slide_path, tmp_path / "f", settings))
     assert next(e for e in events if isinstance(e, SlideStarted)).done > 50
     assert result.status == "done"
+
+
+def test_a_disk_that_is_full_at_the_end_stops_one_slide_only(
+    tmp_path, settings, monkeypatch
+):
+    tasks = slide_tasks(
+        [make_slide(tmp_path / f"s{i}.tif", 900, 800, seed=i) for i in range(2)],
+        tmp_path / "f",
+    )
+    usage, calls = shutil.disk_usage, itertools.count()
+
+    def full_at_first(path):
+        found = usage(path)
+        return found._replace(free=0) if next(calls) == 0 else found
+
+    monkeypatch.setattr(shutil, "disk_usage", full_at_first)
+    _, results = run_through(encode_slides(tasks, settings))
+    assert [r.status for r in results] == ["failed", "done"]
+    assert "No space left" in results[0].reason
+    assert "What was written before is kept" in results[0].reason
+    assert (tmp_path / "f" / "s0.h5.partial").stat().st_size > 1000
+    events, again = run_through(encode_slides(tasks, settings))
+    assert sorted(r.status for r in again) == ["done", "skipped"]
+    started = next(e for e in events if isinstance(e, SlideStarted))
+    assert started.done == started.total
 
 
 def test_two_slides_of_one_name_stop_the_run(tmp_path):

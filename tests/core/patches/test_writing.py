@@ -1,13 +1,17 @@
 """The log of unfinished features: never more than a batch is lost, one writer."""
 
+import errno
+import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import h5py
 import numpy as np
 import pytest
 
 from spt_core.errors import InputError
-from spt_core.tokens import TokenFacts, read_tokens
+from spt_core.tokens import TokenFacts, read_tokens, writing
 from spt_core.tokens.writing import PartialFeatures, SlideInUseError
 
 IDENTITY = {"encoder": "e", "patch_size": 64}
@@ -97,6 +101,75 @@ def test_features_of_another_shape_are_refused(tmp_path, shape):
         with pytest.raises(ValueError, match=r"where \(3, 6\) belong"):
             log.append(np.arange(3, 6), np.zeros(shape, "f4"))
         assert log.done.tolist() == [0, 1, 2]
+
+
+def finished(log):
+    return log.finish(*grid(30), TokenFacts(name="s", patch_size=64), {})
+
+
+def test_without_room_nothing_is_written_and_the_log_stays(tmp_path, monkeypatch):
+    full = SimpleNamespace(total=10**9, used=10**9, free=100)
+    with PartialFeatures(tmp_path / "s.h5", IDENTITY, DIM) as log:
+        log.append(*some_rows(0, 5))
+        with monkeypatch.context() as patched:
+            patched.setattr(writing.shutil, "disk_usage", lambda _: full)
+            with pytest.raises(OSError, match="No space left") as raised:
+                finished(log)
+        assert raised.value.errno == errno.ENOSPC
+        assert [p.name for p in tmp_path.iterdir()] == ["s.h5.partial"]
+        assert finished(log) == 5
+    assert [p.name for p in tmp_path.iterdir()] == ["s.h5"]
+
+
+def test_what_hdf5_raises_on_closing_is_an_oserror(tmp_path, monkeypatch):
+    class Failing(h5py.File):
+        def close(self):
+            super().close()
+            raise RuntimeError("Can't decrement id ref count")
+
+    with PartialFeatures(tmp_path / "s.h5", IDENTITY, DIM) as log:
+        log.append(*some_rows(0, 5))
+        with monkeypatch.context() as patched:
+            patched.setattr(writing.h5py, "File", Failing)
+            with pytest.raises(OSError, match="decrement"):
+                finished(log)
+        assert [p.name for p in tmp_path.iterdir()] == ["s.h5.partial"]
+        assert finished(log) == 5
+
+
+REFUSED = """
+import pathlib, resource, signal, sys
+import numpy as np
+from spt_core.tokens import TokenFacts
+from spt_core.tokens.writing import PartialFeatures
+
+n, limit = 1000, int(sys.argv[2])
+g_rc = np.stack([np.arange(n), np.arange(n)], axis=1)
+with PartialFeatures(pathlib.Path(sys.argv[1]), {}, 6) as log:
+    log.append(np.arange(n), np.ones((n, 6), "f4"))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    try:
+        log.finish(g_rc, g_rc, TokenFacts(name="s", patch_size=64), {})
+    except OSError as error:
+        print(error.strerror)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits are POSIX's")
+@pytest.mark.parametrize("limit", [2_000, 26_000, 40_000])
+def test_a_write_that_the_system_refuses_does_not_crash(tmp_path, limit):
+    """HDF5 itself ends in a segmentation fault here."""
+    ran = subprocess.run(
+        [sys.executable, "-c", REFUSED, tmp_path / "s.h5", str(limit)],
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == f"{os.strerror(errno.EFBIG)}\n"
+    assert [p.name for p in tmp_path.iterdir()] == ["s.h5.partial"]
+    with PartialFeatures(tmp_path / "s.h5", {}, DIM) as log:
+        assert len(log.done) == 1000
 
 
 def test_one_writer_only(tmp_path):
