@@ -4,7 +4,7 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -157,8 +157,7 @@ def _prepare(
         ended = _finished(task, settings, identity)
         if ended is not None:
             return ended
-    mpp = task.mpp if task.mpp is not None else settings.slide_mpp
-    slide = open_slide(task.path, mpp)
+    slide = open_slide(task.path, _given_mpp(task, settings))
     patch_size, target_mpp = settings.patch(card)
     patch: dict[str, Any] = {
         "patch_size": patch_size,
@@ -177,6 +176,7 @@ def _prepare(
             "a smaller --min-tissue or --patch-size."
         )
     identity["slide_fingerprint"] = slide.fingerprint
+    identity["slide_mpp"] = slide.mpp_xy
     identity["grid"] = hashlib.sha256(grid.g_rc.tobytes()).hexdigest()[:16]
     try:
         partial = PartialFeatures(task.out, identity, card.dim)
@@ -203,6 +203,7 @@ def _prepare(
         {
             writing.SLIDE_BYTES: state.st_size,
             writing.SLIDE_MTIME: state.st_mtime_ns,
+            writing.SLIDE_MPP: slide.mpp_xy,
             writing.MIN_TISSUE: settings.min_tissue,
         },
         card.input_size or patch_size,
@@ -222,14 +223,19 @@ def _coarse_to_fine(
 def _finished(
     task: SlideTask, settings: EncodeSettings, identity: dict[str, Any]
 ) -> SlideResult | None:
-    """Whether the feature file is there; the slide is opened only if it was touched."""
+    """Whether the feature file is there.
+
+    The slide is opened only if it was touched or another pixel size is given for it.
+    """
     if not task.out.exists():
         return None
     try:
         with h5py.File(task.out, "r") as file:
             stored = dict(file.attrs)
-            stored[layout.PATCH_SIZE] = file[layout.COORDS].attrs.get(layout.PATCH_SIZE)
-            count = len(file[layout.COORDS])
+            coords = file[layout.COORDS]
+            for name in (layout.PATCH_SIZE, layout.PATCH_SIZE_L0):
+                stored[name] = _plain(coords.attrs.get(name))
+            count = len(coords)
     except (OSError, KeyError) as error:
         raise InputError(
             f"{task.out} is there but is no feature file ({error}). Remove it, or "
@@ -239,21 +245,64 @@ def _finished(
     for name in ("mpp", "min_tissue"):
         if isinstance(have[name], float) and math.isclose(have[name], identity[name]):
             have[name] = identity[name]
-    if have != identity:
-        raise InputError(
-            f"{task.out.name} was made with other settings "
-            f"({differences(have, identity)}). Choose another --out, or encode again "
-            "with --redo."
-        )
+    _refuse_other(task, have, identity)
+    _refuse_other_mpp(task, settings, stored, identity)
     state = _slide_state(task.path)
     if (stored.get(writing.SLIDE_BYTES), stored.get(writing.SLIDE_MTIME)) != state:
-        slide = open_slide(task.path, task.mpp or settings.slide_mpp)
+        slide = open_slide(task.path, _given_mpp(task, settings))
         if slide.fingerprint != stored.get(layout.SLIDE_FINGERPRINT):
             raise InputError(
                 f"{task.path.name} is not the slide that {task.out.name} was made "
                 "from: the file has changed. Encode it again with --redo."
             )
     return SlideResult(task.name, "skipped", task.out, count, reason="already done")
+
+
+def _refuse_other(task: SlideTask, have: dict[str, Any], want: dict[str, Any]) -> None:
+    if have != want:
+        raise InputError(
+            f"{task.out.name} was made with other settings "
+            f"({differences(have, want)}). Choose another --out, or encode again "
+            "with --redo."
+        )
+
+
+def _refuse_other_mpp(
+    task: SlideTask,
+    settings: EncodeSettings,
+    stored: dict[str, Any],
+    identity: dict[str, Any],
+) -> None:
+    """Refuse features of another pixel size of the slide than the one given now.
+
+    Files of before do not state it: in them the size of a patch on the slide tells.
+    """
+    given = _given_mpp(task, settings)
+    if given is None:
+        return
+    name, have = layout.PATCH_SIZE_L0, stored[layout.PATCH_SIZE_L0]
+    patch_um = identity["patch_size"] * identity["mpp"]
+
+    def as_stored(mpp_xy: Sequence[float]) -> Any:
+        return max(1, round(patch_um / mpp_xy[0]))
+
+    if writing.SLIDE_MPP in stored:
+        as_stored = _mpp_in_words
+        name, have = writing.SLIDE_MPP, _mpp_in_words(stored[writing.SLIDE_MPP])
+    if have is None or have == as_stored((given, given)):
+        return
+    # What the slide itself says comes before what is given.
+    mpp_xy = open_slide(task.path, given).mpp_xy or (given, given)
+    _refuse_other(task, {name: have}, {name: as_stored(mpp_xy)})
+
+
+def _mpp_in_words(mpp_xy: Sequence[float]) -> str:
+    x, y = (f"{n:.6g}" for n in mpp_xy)
+    return x if x == y else f"{x} × {y}"
+
+
+def _given_mpp(task: SlideTask, settings: EncodeSettings) -> float | None:
+    return task.mpp if task.mpp is not None else settings.slide_mpp
 
 
 def _slide_state(path: Path) -> tuple[int, int]:

@@ -38,6 +38,7 @@ _SPARE_BYTES = 2**16  # what a feature file holds beside its arrays, and more
 # Attributes of a finished file by which a run knows it again without opening the slide.
 SLIDE_BYTES = "slide_bytes"
 SLIDE_MTIME = "slide_mtime_ns"
+SLIDE_MPP = "slide_mpp"  # (x, y), micrometres a level-0 pixel as they were taken
 MIN_TISSUE = "min_tissue"
 
 
