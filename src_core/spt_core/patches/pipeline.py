@@ -21,7 +21,7 @@ from spt_core import devices
 from spt_core.patches.encoder import PatchEncoder
 from spt_core.patches.job import SlideJob
 from spt_core.patches.reading import read_patches
-from spt_core.patches.ring import Batch, BlockPlace, Encoded, Slot
+from spt_core.patches.ring import Batch, BlockPlace, Encoded, Slot, capacity
 from spt_core.patches.settings import SlideResult
 
 _MAX_RESULTS = 16
@@ -61,6 +61,7 @@ class Pipeline:
         self._prepared: deque[SlideJob] = deque()
         self._all_prepared = False
         self._job: SlideJob | None = None
+        self._capacity = 1  # of a batch of that job
         self._batch: Batch | None = None
         self._full: deque[Batch] = deque()
         self._results: deque[Any] = deque()
@@ -192,6 +193,7 @@ class Pipeline:
                     if not self._prepared:
                         return None
                     self._job = job = self._prepared.popleft()
+                    self._capacity = capacity(job, self.batch_size)
                     self._results.append(job)
                     self._lock.notify_all()
                 rows = self._take(job)
@@ -213,20 +215,20 @@ class Pipeline:
                     ):
                         return None
                     self._batch = Batch.begin(
-                        job, self._begun, self._free.pop(), self.batch_size, self.device
+                        job, self._begun, self._free.pop(), self._capacity, self.device
                     )
                     self._begun += 1
                 return self._batch.place(rows)
         return None
 
     def _take(self, job: SlideJob) -> NDArray[np.int64] | None:
-        """The next block of a slide, no larger than a batch."""
+        """The next block of a slide, no larger than a batch of it."""
         if job.cancelled:
             return None
         rows = job.rest if job.rest is not None else next(job.blocks, None)
         job.rest = None
-        if rows is not None and len(rows) > self.batch_size:
-            rows, job.rest = rows[: self.batch_size], rows[self.batch_size :]
+        if rows is not None and len(rows) > self._capacity:
+            rows, job.rest = rows[: self._capacity], rows[self._capacity :]
         return rows
 
     def _hand_on(self, batch: Batch) -> None:

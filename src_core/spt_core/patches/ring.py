@@ -28,6 +28,12 @@ class Slot:
         return self.memory[:need].view(shape)
 
 
+def capacity(job: SlideJob, batch_size: int) -> int:
+    """How many of a slide's patches a buffer holds, at most a batch."""
+    height, width = job.patch_shape
+    return max(1, min(batch_size, _SLOT_BYTES // (height * width * 3)))
+
+
 @dataclass(frozen=True, eq=False)
 class Encoded:
     """What came out of one batch; ``unreadable`` rows have no features."""
@@ -57,7 +63,6 @@ class Batch:
         cls, job: SlideJob, number: int, slot: Slot, size: int, device: torch.device
     ) -> "Batch":
         height, width = job.patch_shape
-        size = max(1, min(size, _SLOT_BYTES // (height * width * 3)))
         return cls(job, number, slot, slot.shaped((size, height, width, 3), device))
 
     def has_room(self, rows: NDArray[np.int64]) -> bool:

@@ -143,6 +143,20 @@ def test_threads_and_batches_change_nothing(slide_path, tmp_path, settings, enco
     assert set(threading.enumerate()) <= before
 
 
+def test_patches_of_which_a_buffer_holds_few(
+    slide_path, tmp_path, settings, encoded, monkeypatch
+):
+    """As patches of 2,000 pixels are: blocks are cut to what a buffer takes."""
+    from spt_core.patches import ring
+
+    # Three patches of the level that is read, whatever the batch.
+    monkeypatch.setattr(ring, "_SLOT_BYTES", 3 * 64 * 64 * 3 + 1)
+    _, result = run_through(encode_slide(slide_path, tmp_path, settings))
+    tokens = read_tokens(result.path)
+    np.testing.assert_array_equal(tokens.xy, encoded[2].xy)
+    np.testing.assert_allclose(tokens.x, encoded[2].x, atol=1e-5)
+
+
 def test_no_batch_overtakes_another(slide_path, tmp_path, settings, monkeypatch):
     """However slow one read is, tokens come in the order of coarse to fine."""
     from spt_core.patches import pipeline
