@@ -172,12 +172,20 @@ def _take(
         job = step.job
         if job.cancelled:
             return
+        why = ""
         try:
             _keep(step)
         except OSError as error:
+            why = _why_not_written(job, error)
+        if job.broken:
+            why = why or (
+                f"{job.name} cannot be read ({job.broken}). What was encoded before is "
+                "kept: see whether the file is whole, and run the same command again."
+            )
+        if why:
             running.remove(job)
             job.partial.close()
-            result = job.failed(_why_not_written(job, error))
+            result = job.failed(why)
             meter.ended(result)
             yield result
             return

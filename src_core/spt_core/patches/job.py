@@ -59,6 +59,7 @@ class SlideJob:
     notes: list[str]
     started: float = field(default_factory=time.perf_counter)
     cancelled: bool = False
+    broken: str = ""  # what a reader met that is no matter of single patches
     unreadable: int = 0
     finished: int = 0  # rows of this run that are done or could not be read
     rest: NDArray[np.int64] | None = None  # of a block larger than a batch

@@ -7,6 +7,7 @@ prefix is to be a fair sample, though batches overtake one another on their way.
 hand-over is bounded, so memory does not depend on the size of a slide.
 """
 
+import logging
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -23,6 +24,8 @@ from spt_core.patches.job import SlideJob
 from spt_core.patches.reading import read_patches
 from spt_core.patches.ring import Batch, BlockPlace, Encoded, Slot, capacity
 from spt_core.patches.settings import SlideResult
+
+log = logging.getLogger(__name__)
 
 _MAX_RESULTS = 16
 
@@ -175,8 +178,16 @@ class Pipeline:
         while (place := self._next_block()) is not None:
             job = place.batch.job
             readable = np.zeros(len(place.rows), bool)
-            if not job.cancelled:
-                readable = read_patches(job.slide, job.grid, place.rows, place.pixels())
+            if not (job.cancelled or job.broken):
+                try:
+                    readable = read_patches(
+                        job.slide, job.grid, place.rows, place.pixels()
+                    )
+                # A slide can be broken in ways that no library foresaw; the others
+                # are not to suffer for it.
+                except Exception as error:
+                    log.exception("%s cannot be read", job.task.path)
+                    job.broken = f"{type(error).__name__}: {error}"
             with self._lock:
                 place.batch.readable[place.index] = readable
                 place.batch.reading -= 1
@@ -223,7 +234,7 @@ class Pipeline:
 
     def _take(self, job: SlideJob) -> NDArray[np.int64] | None:
         """The next block of a slide, no larger than a batch of it."""
-        if job.cancelled:
+        if job.cancelled or job.broken:
             return None
         rows = job.rest if job.rest is not None else next(job.blocks, None)
         job.rest = None

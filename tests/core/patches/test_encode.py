@@ -414,6 +414,45 @@ def test_memory_that_does_not_suffice_halves_the_batch(
     assert max(sizes[3:]) <= 4
 
 
+@pytest.mark.parametrize("readers", [1, 3])
+@pytest.mark.parametrize("after", [0, 5])
+def test_a_reader_that_fails_stops_its_slide_only(
+    tmp_path, settings, monkeypatch, caplog, readers, after
+):
+    from spt_core.patches import pipeline
+
+    read, calls = pipeline.read_patches, itertools.count()
+
+    def failing(slide, *args):
+        if slide.path.name == "s1.tif" and next(calls) >= after:
+            raise KeyError("a tile that nobody foresaw")
+        return read(slide, *args)
+
+    tasks = slide_tasks(
+        [make_slide(tmp_path / f"s{i}.tif", 900, 800, seed=i) for i in range(3)],
+        tmp_path / "f",
+    )
+    few = dataclasses.replace(settings, batch_size=4, readers=readers)
+    with monkeypatch.context() as patched:
+        patched.setattr(pipeline, "read_patches", failing)
+        _, results = run_through(encode_slides(tasks, few))
+    assert {r.name: r.status for r in results} == {
+        "s0": "done",
+        "s1": "failed",
+        "s2": "done",
+    }
+    reason = next(r.reason for r in results if r.status == "failed")
+    assert "KeyError: 'a tile that nobody foresaw'" in reason
+    assert "cannot be read" in caplog.text
+    # What was sound is there, and the slide can be finished.
+    events, again = run_through(encode_slides(tasks, few))
+    assert sorted(r.status for r in again) == ["done", "skipped", "skipped"]
+    started = next(e for e in events if isinstance(e, SlideStarted))
+    if after == 0 or readers == 1:
+        assert (started.done > 0) == (after > 0)
+    assert len(read_tokens(tmp_path / "f" / "s1.h5")) == started.total
+
+
 def test_an_encoder_that_fails_raises_and_leaves_no_thread(
     slide_path, tmp_path, settings
 ):
