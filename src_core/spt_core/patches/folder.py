@@ -1,14 +1,13 @@
 """Which slides a folder holds, and the summary that a run leaves behind."""
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.patches.settings import SlideResult
-from spt_core.slides.array_source import is_ome_zarr
-from spt_core.slides.names import is_slide_name
+from spt_core.slides.folders import slides_in
 
 SUMMARY = "summary.csv"
 _COLUMNS = ("slide", "status", "patches", "seconds", "reason")
@@ -17,7 +16,7 @@ _COLUMNS = ("slide", "status", "patches", "seconds", "reason")
 def find_slides(paths: Iterable[Path]) -> list[Path]:
     """The slides among files and folders, in order; folders are searched whole.
 
-    A folder of DICOM files is one slide, and so is an OME-Zarr folder.
+    A folder of one slide's DICOM files is one slide, and so is an OME-Zarr folder.
     """
     found: list[Path] = []
     for path in paths:
@@ -26,24 +25,11 @@ def find_slides(paths: Iterable[Path]) -> list[Path]:
         if not path.is_dir():
             found.append(path)
             continue
-        slides = list(_in_folder(path))
+        slides = list(slides_in(path))
         if not slides:
             raise InputError(f"There are no slides in the folder {path}.")
         found += slides
     return list(dict.fromkeys(found))
-
-
-def _in_folder(folder: Path) -> Iterator[Path]:
-    if is_ome_zarr(folder) or any(folder.glob("*.dcm")):
-        yield folder
-        return
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith("."):
-            continue
-        if path.is_dir():
-            yield from _in_folder(path)
-        elif is_slide_name(path):
-            yield path
 
 
 def write_summary(folder: Path, results: Sequence[SlideResult]) -> Path:

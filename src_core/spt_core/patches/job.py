@@ -19,6 +19,7 @@ from spt_core.patches.encoder import EncoderCard
 from spt_core.patches.order import coarse_to_fine
 from spt_core.patches.settings import EncodeSettings, SlideResult, SlideTask
 from spt_core.slides import Slide, open_slide
+from spt_core.slides.folders import dicom_files
 from spt_core.slides.grid import PatchGrid, lay_grid, patch_step
 from spt_core.slides.tissue import find_tissue
 from spt_core.tokens import layout, writing
@@ -308,7 +309,7 @@ def _given_mpp(task: SlideTask, settings: EncodeSettings) -> float | None:
 
 def _slide_state(path: Path) -> tuple[int, int]:
     if path.is_dir():
-        path = min(path.glob("*.dcm"), default=path)
+        path = min(dicom_files(path), default=path)
     state = path.stat()
     return state.st_size, state.st_mtime_ns
 

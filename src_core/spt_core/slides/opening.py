@@ -10,6 +10,7 @@ import tifffile
 
 from spt_core.errors import InputError
 from spt_core.slides.array_source import is_ome_zarr, open_ome_zarr, open_tiff
+from spt_core.slides.folders import dicom_files, slides_in
 from spt_core.slides.names import SLIDE_ENDINGS
 from spt_core.slides.openslide_source import OpenSlideSource
 from spt_core.slides.slide import Slide
@@ -23,6 +24,7 @@ _open_sources: "WeakValueDictionary[tuple[str, int, int], Source]" = (
 )
 _users: "WeakKeyDictionary[Source, WeakSet[Slide]]" = WeakKeyDictionary()
 _lock = Lock()
+_NAMED = 4  # slides that a sentence names
 
 
 def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
@@ -73,9 +75,17 @@ def _release(slide: Slide, source: Source) -> None:
 
 def _slide_in_folder(folder: Path) -> Path:
     """Find the slide that a folder *is* (DICOM); a folder of slides is not one."""
-    dicom = sorted(folder.glob("*.dcm"))
+    dicom = dicom_files(folder)
     if dicom:
-        return dicom[0]
+        slides = list(slides_in(folder))
+        if slides == [folder]:
+            return dicom[0]
+        names = ", ".join(path.name for path in slides[:_NAMED])
+        more = ", …" if len(slides) > _NAMED else ""
+        raise InputError(
+            f"{folder} holds {len(slides)} slides, not the DICOM files of one alone: "
+            f"choose one of them ({names}{more})."
+        )
     if not any(folder.iterdir()):
         raise InputError(f"The folder {folder} is empty: choose a slide file.")
     raise InputError(

@@ -6,9 +6,11 @@ import json
 import pytest
 
 from spt_core.cli import main
+from spt_core.errors import InputError
 from spt_core.patches.folder import find_slides
+from spt_core.slides import open_slide
 from tests.core.patches.conftest import make_slide, tissue_picture
-from tests.made_slides import write_tiff
+from tests.made_slides import SHARED, write_tiff
 
 OPTIONS = ["--encoder", "small-random", "--patch-size", "64", "--target-mpp", "1"]
 
@@ -103,3 +105,77 @@ def test_slides_of_a_folder(folder, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["encode", str(tmp_path / "empty"), "--out", str(tmp_path)]) == 1
     assert "no slides in the folder" in capsys.readouterr().err
+
+
+@pytest.fixture
+def series(monkeypatch):
+    """DICOM files that hold nothing but the name of their series."""
+    from spt_core.slides import folders
+
+    monkeypatch.setattr(folders, "_series", lambda path: path.read_text() or None)
+
+
+def lay(folder, **files):
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def found_in(folder):
+    return [path.relative_to(folder).as_posix() for path in find_slides([folder])]
+
+
+def test_dicom_files_hide_no_other_slide(tmp_path, series):
+    lay(tmp_path, a_svs="", b_svs="", c_dcm="one", d_dcm="one", e_DCM="two")
+    lay(tmp_path, f_dcm="", sub__g_svs="", whole__1_dcm="three", whole__2_dcm="three")
+    assert found_in(tmp_path) == [
+        "a.svs",
+        "b.svs",
+        "c.dcm",
+        "e.DCM",
+        "f.dcm",
+        "sub/g.svs",
+        "whole",
+    ]
+    with pytest.raises(InputError, match=r"holds 7 slides.*a.svs, b.svs, c.dcm"):
+        open_slide(tmp_path)
+
+
+def test_a_folder_is_a_dicom_slide_only_if_it_holds_one_series_alone(tmp_path, series):
+    one = tmp_path / "one"
+    # Notes, and files that are no images, may lie beside it.
+    lay(one, b_dcm="a", c_dcm="a", sr_dcm="", readme_txt="", more__x_txt="")
+    assert found_in(tmp_path) == ["one"]
+    lay(one, d_dcm="b")
+    assert found_in(tmp_path) == ["one/b.dcm", "one/d.dcm", "one/sr.dcm"]
+    (one / "d.dcm").unlink()
+    lay(one, below__s_svs="")
+    assert found_in(tmp_path) == ["one/b.dcm", "one/below/s.svs", "one/sr.dcm"]
+
+
+DICOM = SHARED / "slides" / "dicom_cmu_small"
+
+
+@pytest.mark.skipif(not DICOM.exists(), reason="the shared slides are not here")
+def test_real_dicom_files_beside_another_slide(tmp_path):
+    uid = b"1.2.826.0.1.3680043.8.498.21577574112843936045397065457192622591"
+    for folder in ("mixed", "whole", "two"):
+        (tmp_path / folder).mkdir()
+    for path in DICOM.glob("*.dcm"):
+        content = path.read_bytes()
+        assert uid in content
+        for folder in ("mixed", "whole", "two"):
+            (tmp_path / folder / path.name).write_bytes(content)
+        other = content.replace(uid, uid[:-1] + b"2")
+        (tmp_path / "two" / f"9{path.name}").write_bytes(other)
+    write_tiff(tmp_path / "mixed" / "a.tif", tissue_picture(600, 500, margin=50))
+    names = sorted(path.name for path in DICOM.glob("*.dcm"))
+    assert found_in(tmp_path / "whole") == ["."]
+    assert found_in(tmp_path / "mixed") == [names[0], "a.tif"]
+    assert found_in(tmp_path / "two") == [names[0], f"9{names[0]}"]
+    assert open_slide(tmp_path / "whole").path.name == names[0]
+    for path in find_slides([tmp_path / "two"]):
+        assert open_slide(path).dimensions == (2220, 2967)
+    with pytest.raises(InputError, match="holds 2 slides"):
+        open_slide(tmp_path / "two")

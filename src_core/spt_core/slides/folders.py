@@ -1,0 +1,78 @@
+"""Which slides a folder holds, and whether it is one itself."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import openslide
+
+from spt_core.slides.array_source import is_ome_zarr
+from spt_core.slides.names import is_slide_name
+
+_DICOM = ".dcm"
+
+
+def slides_in(folder: Path) -> Iterator[Path]:
+    """The slides of a folder, in order, searched whole.
+
+    An OME-Zarr folder is one slide, and so is a folder that holds the DICOM files of
+    one series and no other slide. Elsewhere each series is given by its first file.
+    """
+    if is_ome_zarr(folder):
+        yield folder
+        return
+    dicom = _one_a_series(dicom_files(folder))
+    if dicom and _is_one_series(dicom) and not _has_others(folder):
+        yield folder
+        return
+    for path in _visible(folder):
+        if path.is_dir():
+            yield from slides_in(path)
+        elif path in dicom or (is_slide_name(path) and not _is_dicom(path)):
+            yield path
+
+
+def dicom_files(folder: Path) -> list[Path]:
+    """The DICOM files that lie in a folder, sorted."""
+    return [path for path in _visible(folder) if _is_dicom(path)]
+
+
+def _one_a_series(files: Iterable[Path]) -> dict[Path, str | None]:
+    """The first file of each series; what cannot be read stands for itself."""
+    found: dict[str, Path] = {}
+    firsts: dict[Path, str | None] = {}
+    for path in files:
+        series = _series(path)
+        if series is None or found.setdefault(series, path) == path:
+            firsts[path] = series
+    return firsts
+
+
+def _is_one_series(firsts: dict[Path, str | None]) -> bool:
+    # Files that are no images, such as annotations, may lie beside a slide's.
+    return sum(series is not None for series in firsts.values()) <= 1
+
+
+def _series(path: Path) -> str | None:
+    try:
+        with openslide.OpenSlide(path) as slide:
+            return slide.properties.get("dicom.SeriesInstanceUID")
+    except (openslide.OpenSlideError, OSError):
+        return None
+
+
+def _has_others(folder: Path) -> bool:
+    """Whether there are slides beside a folder's DICOM files, or below."""
+    return any(
+        any(slides_in(path))
+        if path.is_dir()
+        else is_slide_name(path) and not _is_dicom(path)
+        for path in _visible(folder)
+    )
+
+
+def _is_dicom(path: Path) -> bool:
+    return path.suffix.lower() == _DICOM and path.is_file()
+
+
+def _visible(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.name[0] != ".")
