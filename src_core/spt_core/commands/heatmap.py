@@ -12,6 +12,8 @@ from spt_core.commands.console import Console
 from spt_core.commands.predict import Asker, add_model_argument, add_shared_arguments
 from spt_core.errors import InputError
 from spt_core.events import Note
+from spt_core.slides.names import slide_ending
+from spt_core.tokens import layout
 
 if TYPE_CHECKING:
     from spt_core.insight.faithfulness import Faithfulness
@@ -192,7 +194,7 @@ class Heatmap:
         """The same again; slide and report under names that say nothing of whose."""
         args = self.args
         (source,) = self.asker.sources
-        ending = "".join(source.path.suffixes[-1:])
+        ending = layout.ENDING if source.is_features else slide_ending(source.path)
         words = ["spt", "heatmap", args.model.name, self.called + ending]
         words += ["--out", "report.html", "--margin", f"{args.margin:g}"]
         words += ["--stride", str(args.stride)]
@@ -203,7 +205,7 @@ class Heatmap:
         ):
             words += [option] if given else []
         if args.slide is not None:
-            words += ["--slide", self.called + args.slide.suffix]
+            words += ["--slide", self.called + slide_ending(args.slide)]
         if args.slide_mpp is not None:
             words += ["--slide-mpp", f"{args.slide_mpp:g}"]
         return shlex.join(words)

@@ -31,7 +31,13 @@ def slide_name(name: str | Path) -> str:
     TCGA names contain dots, so that ``Path.stem`` would cut too much.
     """
     text = Path(name).name
+    return text[: len(text) - len(slide_ending(text))]
+
+
+def slide_ending(name: str | Path) -> str:
+    """The known slide ending of a name; none of what else follows a dot in it."""
+    text = Path(name).name
     for ending in SLIDE_ENDINGS:
         if text.lower().endswith(ending) and len(text) > len(ending):
-            return text[: -len(ending)]
-    return text
+            return text[-len(ending) :]
+    return ""

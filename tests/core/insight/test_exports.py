@@ -36,6 +36,8 @@ from tests.core.insight.slides import (
     make_model,
     make_slide,
 )
+from tests.core.patches.conftest import tissue_picture as made_tissue
+from tests.made_slides import write_ome_zarr
 
 
 @pytest.fixture(scope="module")
@@ -251,6 +253,23 @@ def test_planted_identifiers_are_nowhere(exported):
 
 def secret_free(text):
     return not any(secret in text for secret in SECRETS)
+
+
+def test_a_folder_named_after_somebody_is_not_named(tmp_path):
+    """What follows a dot in such a name is no ending."""
+    slide = tmp_path / "S21-0042.Jane.DOE"
+    write_ome_zarr(slide, made_tissue(900, 800))
+    model = make_model(tmp_path / "model.safetensors")
+    features = tmp_path / "features"
+    common = ["--no-class-map", "--device", "cpu", "--out"]
+    words = ["heatmap", model, slide, "--features", features, *common]
+    assert main([str(word) for word in [*words, tmp_path / "a.html"]]) == 0
+    words = ["heatmap", model, features / f"{slide.name}.h5", "--slide", slide, *common]
+    assert main([str(word) for word in [*words, tmp_path / "b.html"]]) == 0
+    for name in ("a.html", "b.html"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert "spt heatmap model.safetensors" in text
+        assert secret_free(re.sub(r"base64,[^\"]*", "", text))
 
 
 def test_names_are_written_when_chosen(exported, tmp_path):
