@@ -35,6 +35,7 @@ def write_findings(path: Path, analysis: Analysis, *, names_slide: bool) -> Path
     from spt_core.insight.picture import tissue_picture
     from spt_core.insight.report import ReportParts, write_report
     from spt_core.slides import open_slide
+    from spt_core.slides.names import slide_ending
 
     if analysis.reading is None or analysis.slide.path is None:
         raise InputError("There is nothing to write yet: analyse the slide first.")
@@ -54,7 +55,7 @@ def write_findings(path: Path, analysis: Analysis, *, names_slide: bool) -> Path
             overlay.write_png(path, image)
         else:
             card, name, sha256 = _model(analysis)
-            ending = analysis.slide.path.suffix
+            ending = slide_ending(analysis.slide.path)
             parts = ReportParts(
                 prediction=prediction,
                 geometry=geometry,
