@@ -80,7 +80,12 @@ def ready_to_copy(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def copy_to(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Copy to the device, not waiting where the memory is pinned."""
+    """Copy to the device, not waiting where the memory is pinned.
+
+    Double precision becomes single: some tools store it, MPS has none.
+    """
+    if tensor.dtype is torch.float64:
+        tensor = tensor.float()
     return tensor.to(device, non_blocking=True)
 
 

@@ -51,4 +51,6 @@ def test_a_cpu_needs_no_pinned_memory():
     tensor = torch.ones(3)
     assert devices.ready_to_copy(tensor, torch.device("cpu")) is tensor
     assert devices.copy_to(tensor, torch.device("cpu")) is tensor
+    doubles = torch.ones(3, dtype=torch.float64)
+    assert devices.copy_to(doubles, torch.device("cpu")).dtype == torch.float32
     assert devices.working_bytes(torch.device("cpu")) < 2 * devices.GIB
