@@ -93,6 +93,8 @@ class Loop(ABC):
             fused=self.device.type in ("cpu", "cuda"),
         )
         self.scaler = gradient_scaler(self.device, mixed=settings.mixed_precision)
+        if self.scaler:  # it has no scale until it is first asked to scale something
+            self.scaler.scale(torch.zeros((), device=self.device))
         self.steps = int(settings.epochs or 1) * plan.steps_per_epoch
         self.step = self.saved_step = 0
         self.ended = 0  # epochs whose end has been written down
@@ -301,7 +303,7 @@ class Loop(ABC):
             self.encoder.load_state_dict(saved["encoder"])
             self.objective.load_state_dict(saved["objective"])
             self.optimiser.load_state_dict(saved["optimiser"])
-            if self.scaler:
+            if self.scaler and saved["scaler"]:  # none was needed where it began
                 self.scaler.load_state_dict(saved["scaler"])
             self.step = self.saved_step = saved["step"]
             self.ended = saved["ended"]
