@@ -133,6 +133,10 @@ class Loop(ABC):
     def finish(self) -> Generator[Any, None, Any]:
         """Write all that the run leaves; give its result."""
 
+    def material(self) -> str:
+        """A hash of what is learned from, in its order; empty where none is kept."""
+        return ""
+
     # the run
 
     def events(self) -> Generator[Any, None, Any]:
@@ -284,6 +288,7 @@ class Loop(ABC):
         self.run.save_checkpoint(
             {
                 "step": self.step,
+                "material": self.material(),
                 "ended": self.ended,
                 "encoder": self.encoder.state_dict(),
                 "objective": self.objective.state_dict(),
@@ -300,6 +305,14 @@ class Loop(ABC):
         """Go back to the last checkpoint; without one, to the beginning."""
         saved = self.run.load_checkpoint(self.device)
         if saved is not None:
+            begun_with = saved.get("material")  # older runs do not say
+            if begun_with and begun_with != self.material():
+                raise InputError(
+                    f"The slides are not those that the run in {self.run.path} began "
+                    "with: files were added, removed or encoded again, or the split "
+                    "is another. Put them back to go on, or start anew with another "
+                    "--out."
+                )
             self.encoder.load_state_dict(saved["encoder"])
             self.objective.load_state_dict(saved["objective"])
             self.optimiser.load_state_dict(saved["optimiser"])

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,6 +186,45 @@ def test_a_cancelled_run_goes_on_to_the_same_weights(
     for one, other in zip(resumed, straight, strict=True):
         assert one["loss"] == other["loss"]
         assert one["knn"] == other["knn"]
+
+
+def copied(cohort, folder):
+    shutil.copytree(cohort / "features", folder / "features")
+    shutil.copy(cohort / "labels.csv", folder)
+    return folder
+
+
+def test_a_run_does_not_go_on_with_other_slides(cohort, tmp_path):
+    here = copied(cohort, tmp_path)
+    events = train(tiny(here, tmp_path / "run", labels=None))
+    for event in events:
+        if isinstance(event, Progress) and event.done == 4:
+            break
+    events.close()
+    one = here / "features" / "slide003.h5"
+    one.rename(tmp_path / "kept.h5")
+    with pytest.raises(InputError, match="not those that the run .* began with"):
+        finish(resume(tmp_path / "run"))
+    shutil.copy(here / "features" / "slide004.h5", one)  # as many, but another
+    with pytest.raises(InputError, match="not those that the run .* began with"):
+        finish(resume(tmp_path / "run"))
+    shutil.copy(tmp_path / "kept.h5", one)
+    assert finish(resume(tmp_path / "run"))[1].steps == 9
+
+
+def test_a_run_that_does_not_say_its_slides_goes_on(cohort, tmp_path):
+    """As those of older versions."""
+    here = copied(cohort, tmp_path)
+    events = train(tiny(here, tmp_path / "run", labels=None))
+    for event in events:
+        if isinstance(event, Progress) and event.done == 4:
+            break
+    events.close()
+    path = tmp_path / "run" / "checkpoint.pt"
+    saved = torch.load(path, weights_only=True)
+    assert saved.pop("material")
+    torch.save(saved, path)
+    assert finish(resume(tmp_path / "run"))[1].steps == 9
 
 
 @pytest.mark.parametrize("objective", ["byol", "vicreg", "supcon", "classify"])
