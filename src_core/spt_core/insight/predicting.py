@@ -155,6 +155,13 @@ def _known(
         return True, ["This model was trained on this very slide."]
     if patient is not None and model.trained_on_patient(patient.name, patient.key):
         return True, ["This model was trained on another slide of this patient."]
+    if patient is not None and any(
+        stage.patient_hmacs and not stage.same_key for stage in model.stages()
+    ):
+        return False, [
+            "Whether an earlier stage of the model's training had this patient is not "
+            "checked: it kept its patients under another key."
+        ]
     return False, []
 
 

@@ -14,7 +14,12 @@ from torch import Tensor
 from spt_core.events import Note
 from spt_core.learning.batches import Batch, Plan
 from spt_core.learning.cohort import Cohort
-from spt_core.learning.finish import bare_model, build_for, finished_model
+from spt_core.learning.finish import (
+    bare_model,
+    build_for,
+    earlier_stages,
+    finished_model,
+)
 from spt_core.learning.loop import DivergedError, Loop
 from spt_core.learning.model_file import load_model, save_model
 from spt_core.learning.monitor import COLLAPSED_SPREAD, Monitor, Validation
@@ -70,6 +75,8 @@ class Trainer(Loop):
         self.classes = cohort.classes if settings.supervised else []
         torch.manual_seed(settings.seed)
         encoder, objective = build_for(settings, learned_from)
+        # Only the first process writes: cards, and the key of the patients.
+        self.earlier = earlier_stages(settings, run) if processes.first else []
         encoder, objective = encoder.to(device), objective.to(device)
         compute = ExactStep(
             encoder,
