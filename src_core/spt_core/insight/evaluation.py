@@ -213,8 +213,8 @@ def _unchecked(
         return remarks
     if key is None:
         remarks.append(
-            "Whether the model was trained on these patients is not checked: the key of "
-            "its run is not beside it. Give --patients-key."
+            "Whether the model was trained on these patients is not checked: the key "
+            "of its run is not beside it. Give --patients-key."
         )
     elif not all(stage.same_key for stage in keyed):
         remarks.append(

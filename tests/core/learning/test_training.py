@@ -203,10 +203,10 @@ def test_a_run_does_not_go_on_with_other_slides(cohort, tmp_path):
     events.close()
     one = here / "features" / "slide003.h5"
     one.rename(tmp_path / "kept.h5")
-    with pytest.raises(InputError, match="not those that the run .* began with"):
+    with pytest.raises(InputError, match="not those that the run"):
         finish(resume(tmp_path / "run"))
     shutil.copy(here / "features" / "slide004.h5", one)  # as many, but another
-    with pytest.raises(InputError, match="not those that the run .* began with"):
+    with pytest.raises(InputError, match="not those that the run"):
         finish(resume(tmp_path / "run"))
     shutil.copy(tmp_path / "kept.h5", one)
     assert finish(resume(tmp_path / "run"))[1].steps == 9
