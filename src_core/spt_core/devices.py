@@ -54,7 +54,9 @@ def low_precision(device: torch.device) -> torch.dtype | None:
     """The precision that mixed precision uses there; None where it does not pay."""
     if device.type != "cuda":
         return None
-    return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    # GPUs before Ampere emulate bfloat16, slowly; float16 they have.
+    native = torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.bfloat16 if native else torch.float16
 
 
 def autocast(device: torch.device, *, mixed: bool = True) -> AbstractContextManager:
@@ -80,7 +82,12 @@ def ready_to_copy(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def copy_to(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Copy to the device, not waiting where the memory is pinned."""
+    """Copy to the device, not waiting where the memory is pinned.
+
+    Double precision becomes single: some tools store it, MPS has none.
+    """
+    if tensor.dtype is torch.float64:
+        tensor = tensor.float()
     return tensor.to(device, non_blocking=True)
 
 
@@ -144,10 +151,11 @@ def usual_lanes(device: torch.device) -> tuple[int, int]:
     """Threads that run an encoder side by side, and torch's own threads in each.
 
     On a CPU lanes of one thread wait for nobody, where the threads of one operation
-    wait for the slowest; on a GPU one lane copies while the other computes.
+    wait for the slowest; on a GPU one lane copies while the other computes, where
+    each has a queue of its own (:func:`own_stream`).
     """
     if device.type != "cpu":
-        return 2, torch.get_num_threads()
+        return 2 if device.type == "cuda" else 1, torch.get_num_threads()
     cores = os.cpu_count() or 1
     lanes = min(cores, 8)
     return lanes, max(1, cores // lanes)

@@ -40,15 +40,29 @@ def test_mixed_precision_is_for_gpus_alone(monkeypatch):
     with devices.autocast(cpu):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
     assert devices.gradient_scaler(cpu) is None
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    emulated, native = True, True
+
+    def is_bf16_supported(including_emulation=True):
+        return native or (emulated and including_emulation)
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_bf16_supported)
     assert devices.low_precision(cuda) is torch.bfloat16
     assert devices.gradient_scaler(cuda) is None
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
+    native = False  # a GPU before Ampere
     assert devices.low_precision(cuda) is torch.float16
+
+
+def test_lanes_are_for_devices_with_a_queue_for_each():
+    threads = torch.get_num_threads()
+    assert devices.usual_lanes(torch.device("cuda")) == (2, threads)
+    assert devices.usual_lanes(torch.device("mps")) == (1, threads)
+    assert devices.usual_lanes(torch.device("cpu"))[0] >= 1
 
 
 def test_a_cpu_needs_no_pinned_memory():
     tensor = torch.ones(3)
     assert devices.ready_to_copy(tensor, torch.device("cpu")) is tensor
     assert devices.copy_to(tensor, torch.device("cpu")) is tensor
+    doubles = torch.ones(3, dtype=torch.float64)
+    assert devices.copy_to(doubles, torch.device("cpu")).dtype == torch.float32
     assert devices.working_bytes(torch.device("cpu")) < 2 * devices.GIB

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from spt_core.devices import copy_to
 from spt_core.errors import InputError
 from spt_core.events import Progress
 from spt_core.insight.predicting import device_of, probabilities, temperature
@@ -94,7 +95,9 @@ def window_embeddings(
         for start in range(0, len(alike), batch):
             chosen = alike[start : start + batch]
             which = torch.from_numpy(np.stack([rows[i] for i in chosen]))
-            h = model.encoder(x[which].to(device).float(), p[which].to(device))
+            h = model.encoder(
+                copy_to(x[which], device).float(), copy_to(p[which], device)
+            )
             yield chosen, h
 
 
@@ -111,7 +114,7 @@ def mean_window_embedding(
     for chosen, h in window_embeddings(model, tokens, windows.members, side, seed):
         # A window counts as the tokens that it stands for.
         sizes = np.array([len(windows.members[i]) for i in chosen], np.float64)
-        total += (h.double().cpu().numpy() * sizes[:, None]).sum(axis=0)
+        total += (h.cpu().double().numpy() * sizes[:, None]).sum(axis=0)
         count += int(sizes.sum())
     return (total / max(count, 1)).astype(np.float32)
 

@@ -28,11 +28,15 @@ from spt_core.insight.predicting import (
     read_for,
 )
 from spt_core.insight.results import pseudonym
-from spt_core.learning.cohort import Cohort, feature_files, open_cohort
+from spt_core.learning.cohort import (
+    Cohort,
+    CohortSlide,
+    feature_files,
+    open_cohort,
+)
 from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
 from spt_core.learning.linear_head import fit_linear_head
-from spt_core.learning.model_file import SlideModel
-from spt_core.learning.settings import SUPERVISED
+from spt_core.learning.model_file import SlideModel, Stage
 from spt_core.tokens import Labels, check_labels
 
 METRICS = ("accuracy", "f1", "auc")
@@ -112,8 +116,8 @@ def evaluate(
 ) -> Generator[Any, None, Evaluation]:
     """Evaluate a model on the labelled slides of a folder.
 
-    Slides (and, with the run's ``key``, patients) that a model with labels was trained
-    on are left out: it has seen their answers.
+    Slides (and, with the run's ``key``, patients) that the model, or one that it began
+    from, was trained on with labels are left out: it has seen their answers.
     """
     if folds < 2 or seeds < 1:
         raise InputError("An evaluation needs 2 folds or more, and 1 seed or more.")
@@ -161,33 +165,63 @@ def _labelled(labels: Labels, name: str) -> bool:
 def _fair_part(
     model: SlideModel, cohort: Cohort, key: bytes | None
 ) -> tuple[Cohort, list[str]]:
-    """The labelled slides whose answers the model has not learned."""
-    labelled = [i for i, slide in enumerate(cohort) if slide.label]
-    seen = {
-        i
-        for i in labelled
-        if model.trained_on_slide(cohort[i].fingerprint())
-        or (key and _patient_seen(model, cohort[i].patient, key))
-    }
-    if not seen:
-        return cohort.subset(labelled), []
-    if model.card.get("objective") not in SUPERVISED:
-        return cohort.subset(labelled), [
-            f"The model was trained, without labels, on {len(seen)} of these slides."
-        ]
-    fair = [i for i in labelled if i not in seen]
-    if not fair:
+    """The labelled slides whose answers the model has not learned, and remarks."""
+    slides = {i: slide for i, slide in enumerate(cohort) if slide.label}
+    prints = {i: slide.fingerprint() for i, slide in slides.items()}
+
+    def seen_in(stage: Stage) -> set[int]:
+        return {
+            i
+            for i, slide in slides.items()
+            if stage.has_slide(prints[i])
+            or (key and slide.patient and stage.has_patient(slide.patient, key))
+        }
+
+    stages = model.stages()
+    remarks = _unchecked(stages, list(slides.values()), key)
+    seen = set().union(*(seen_in(stage) for stage in stages))
+    told = set().union(*(seen_in(stage) for stage in stages if stage.with_labels))
+    if seen - told:
+        remarks.append(
+            f"The model was trained, without labels, on {len(seen - told)} of these "
+            "slides."
+        )
+    if told:
+        remarks.append(
+            f"{len(told)} slides are left out: the model was trained with their labels."
+        )
+    if told and len(told) == len(slides):
         raise InputError(
             "The model was trained with the labels of all these slides or their "
             "patients: nothing is left that it has not seen. Evaluate it on others."
         )
-    return cohort.subset(fair), [
-        f"{len(seen)} slides are left out: the model was trained with their labels."
-    ]
+    return cohort.subset(i for i in slides if i not in told), remarks
 
 
-def _patient_seen(model: SlideModel, patient: str | None, key: bytes) -> bool:
-    return patient is not None and model.trained_on_patient(patient, key)
+def _unchecked(
+    stages: list[Stage], slides: list[CohortSlide], key: bytes | None
+) -> list[str]:
+    """What cannot be said of whether the model knows these slides."""
+    remarks = []
+    if not all(stage.known for stage in stages):
+        remarks.append(
+            "The model began from another, and does not say what that was trained on: "
+            "slides that it saw are not left out."
+        )
+    keyed = [stage for stage in stages if stage.patient_hmacs]
+    if not any(slide.patient for slide in slides) or not keyed:
+        return remarks
+    if key is None:
+        remarks.append(
+            "Whether the model was trained on these patients is not checked: the key "
+            "of its run is not beside it. Give --patients-key."
+        )
+    elif not all(stage.same_key for stage in keyed):
+        remarks.append(
+            "Whether an earlier stage of the model's training had these patients is "
+            "not checked: it kept them under another key."
+        )
+    return remarks
 
 
 def _look_at_all(

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from spt_core.devices import copy_to
 from spt_core.insight import results
 from spt_core.insight.calibration import softmax
 from spt_core.insight.results import Likeness, Prediction
@@ -76,7 +77,9 @@ def predict(
         return _empty(model, tokens, total or 0, fingerprint)
     x, p = torch.from_numpy(tokens.x), torch.from_numpy(tokens.p)
     device = device_of(model)
-    attended = model.encoder.attend(x.to(device), p.to(device))  # type: ignore[operator]
+    attended = model.encoder.attend(  # type: ignore[operator]
+        copy_to(x, device), copy_to(p, device)
+    )
     h, attention = attended
     likeness, doubts = _likeness(model, tokens, h)
     remarks += doubts + _unknown(model, tokens)
@@ -123,7 +126,7 @@ def temperature(model: SlideModel) -> float | None:
 @torch.no_grad()
 def logits(model: SlideModel, h: torch.Tensor) -> NDArray[np.float64]:
     """Class scores (..., classes) of embeddings, before any temperature."""
-    return model.logits(h).double().cpu().numpy()
+    return model.logits(h).cpu().double().numpy()  # in this order: MPS has no double
 
 
 def probabilities(model: SlideModel, h: torch.Tensor) -> NDArray[np.float64]:
@@ -152,6 +155,13 @@ def _known(
         return True, ["This model was trained on this very slide."]
     if patient is not None and model.trained_on_patient(patient.name, patient.key):
         return True, ["This model was trained on another slide of this patient."]
+    if patient is not None and any(
+        stage.patient_hmacs and not stage.same_key for stage in model.stages()
+    ):
+        return False, [
+            "Whether an earlier stage of the model's training had this patient is not "
+            "checked: it kept its patients under another key."
+        ]
     return False, []
 
 
@@ -183,7 +193,7 @@ def _likeness(
     distances, limits = {}, {}
     for name, value in looked_at.items():
         home = model.statistics[f"{name}_centre"].device
-        distances[name] = float(distance(model.statistics, name, value.to(home)))
+        distances[name] = float(distance(model.statistics, name, copy_to(value, home)))
         quantiles = model.statistics[f"{name}_quantiles"]
         limits[name] = _limit(name, quantiles, strict=is_demonstration(model))
     return Likeness(distances, limits), []

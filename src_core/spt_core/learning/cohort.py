@@ -92,8 +92,9 @@ class Cohort:
 
     @cached_property
     def dtype(self) -> np.dtype:
-        """Of a batch: half precision only if every file is."""
-        return np.result_type(*{slide.source.dtype for slide in self.slides})
+        """Of a batch: half precision only if every file is, never double."""
+        found = np.result_type(*{slide.source.dtype for slide in self.slides})
+        return found if found.itemsize <= 4 else np.dtype(np.float32)
 
     @cached_property
     def facts(self) -> TokenFacts:

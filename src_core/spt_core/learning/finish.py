@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Generator
 from copy import deepcopy
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,9 +22,12 @@ from spt_core.learning.model_file import (
     SlideModel,
     load_model,
     patient_hmac,
+    read_card,
+    stages_of,
 )
 from spt_core.learning.monitor import embed_slide
 from spt_core.learning.objectives import Classify, Objective, build_objective
+from spt_core.learning.run_folder import RunFolder
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.statistics import MOST_SLIDES, training_statistics
 
@@ -62,6 +66,23 @@ def build_for(settings: TrainSettings, cohort: Cohort) -> tuple[nn.Module, Objec
     ):
         raise InputError("There is nothing to learn with these settings.")
     return encoder, objective
+
+
+def earlier_stages(settings: TrainSettings, run: RunFolder) -> list[dict[str, Any]]:
+    """What the model that a run begins from has learned from, for the card.
+
+    Its patients are known under the key of its own run. This run takes over that key
+    where it lies beside the model; else the card says that it is another.
+    """
+    if not settings.init:
+        return []
+    stages = stages_of(read_card(settings.init))
+    same = False
+    if any(stage.patient_hmacs and stage.same_key for stage in stages):
+        same = run.take_key(Path(settings.init).parent)
+    return [
+        replace(stage, same_key=stage.same_key and same).plain() for stage in stages
+    ]
 
 
 def bare_model(trainer: "Trainer") -> SlideModel:
@@ -129,6 +150,7 @@ def _card(trainer: "Trainer") -> dict[str, Any]:
             "class_counts": dict(Counter(s.label for s in cohort if s.label)),
             "slide_fingerprints": trainer.fingerprints,
             "patient_hmacs": [patient_hmac(patient, key) for patient in patients],
+            "earlier": trainer.earlier,
             "epochs": settings.epochs,
             "steps": trainer.steps,
             "batch_size": trainer.plan.batch,

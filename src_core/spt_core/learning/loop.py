@@ -93,6 +93,8 @@ class Loop(ABC):
             fused=self.device.type in ("cpu", "cuda"),
         )
         self.scaler = gradient_scaler(self.device, mixed=settings.mixed_precision)
+        if self.scaler:  # it has no scale until it is first asked to scale something
+            self.scaler.scale(torch.zeros((), device=self.device))
         self.steps = int(settings.epochs or 1) * plan.steps_per_epoch
         self.step = self.saved_step = 0
         self.ended = 0  # epochs whose end has been written down
@@ -130,6 +132,10 @@ class Loop(ABC):
     @abstractmethod
     def finish(self) -> Generator[Any, None, Any]:
         """Write all that the run leaves; give its result."""
+
+    def material(self) -> str:
+        """A hash of what is learned from, in its order; empty where none is kept."""
+        return ""
 
     # the run
 
@@ -282,6 +288,7 @@ class Loop(ABC):
         self.run.save_checkpoint(
             {
                 "step": self.step,
+                "material": self.material(),
                 "ended": self.ended,
                 "encoder": self.encoder.state_dict(),
                 "objective": self.objective.state_dict(),
@@ -298,10 +305,18 @@ class Loop(ABC):
         """Go back to the last checkpoint; without one, to the beginning."""
         saved = self.run.load_checkpoint(self.device)
         if saved is not None:
+            begun_with = saved.get("material")  # older runs do not say
+            if begun_with and begun_with != self.material():
+                raise InputError(
+                    f"The slides are not those that the run in {self.run.path} began "
+                    "with: files were added, removed or encoded again, or the split "
+                    "is another. Put them back to go on, or start anew with another "
+                    "--out."
+                )
             self.encoder.load_state_dict(saved["encoder"])
             self.objective.load_state_dict(saved["objective"])
             self.optimiser.load_state_dict(saved["optimiser"])
-            if self.scaler:
+            if self.scaler and saved["scaler"]:  # none was needed where it began
                 self.scaler.load_state_dict(saved["scaler"])
             self.step = self.saved_step = saved["step"]
             self.ended = saved["ended"]

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,62 @@ from spt_core.card_file import stated_card
 from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.learning.aggregators import AGGREGATORS
+from spt_core.learning.settings import SUPERVISED
 from spt_core.tokens import TokenFacts
 
 KIND = "spt-slide-model"
 FORMAT = 1
 NOT_FOR_DIAGNOSIS = "For research, not for diagnosis."
 LICENCE = "Unstated: the owner of the training data decides."
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One of the trainings that led to a model.
+
+    Attributes
+    ----------
+    same_key
+        Whether its patients' HMACs are under the key of the model's own run.
+    known
+        False for what came before a model that does not say what it began from.
+    """
+
+    objective: str | None
+    slide_fingerprints: frozenset[str]
+    patient_hmacs: frozenset[str]
+    same_key: bool
+    known: bool = True
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> "Stage":
+        return cls(
+            plain["objective"],
+            frozenset(plain["slide_fingerprints"]),
+            frozenset(plain["patient_hmacs"]),
+            plain["same_key"],
+            plain.get("known", True),
+        )
+
+    @property
+    def with_labels(self) -> bool:
+        return self.objective in SUPERVISED
+
+    def has_slide(self, fingerprint: str) -> bool:
+        return fingerprint in self.slide_fingerprints
+
+    def has_patient(self, patient: str, key: bytes) -> bool:
+        return patient_hmac(patient, key) in self.patient_hmacs
+
+    def plain(self) -> dict[str, Any]:
+        """As a card holds it."""
+        return {
+            "objective": self.objective,
+            "slide_fingerprints": sorted(self.slide_fingerprints),
+            "patient_hmacs": sorted(self.patient_hmacs),
+            "same_key": self.same_key,
+            "known": self.known,
+        }
 
 
 @dataclass(eq=False)
@@ -106,13 +157,27 @@ class SlideModel:
                 "or choose a model trained on such tokens."
             )
 
+    def stages(self) -> list[Stage]:
+        """What it learned from: its own training, and that of what it began from."""
+        return stages_of(self.card)
+
     def trained_on_slide(self, fingerprint: str) -> bool:
-        return fingerprint in set(self.card["training"]["slide_fingerprints"])
+        return any(stage.has_slide(fingerprint) for stage in self.stages())
 
     def trained_on_patient(self, patient: str, key: bytes) -> bool:
         """Whether a patient was trained on, by the key kept in the run folder."""
-        found = patient_hmac(patient, key)
-        return found in set(self.card["training"]["patient_hmacs"])
+        return any(stage.has_patient(patient, key) for stage in self.stages())
+
+
+def stages_of(card: Mapping[str, Any]) -> list[Stage]:
+    """The trainings that led to a model, its own first."""
+    training = card["training"]
+    own = {**training, "objective": card.get("objective"), "same_key": True}
+    stages = [Stage.of(one) for one in (own, *training.get("earlier", ()))]
+    if training.get("from_pretrained") and "earlier" not in training:
+        nothing: frozenset[str] = frozenset()  # written before cards said it
+        stages.append(Stage(None, nothing, nothing, same_key=False, known=False))
+    return stages
 
 
 def patient_hmac(patient: str, key: bytes) -> str:

@@ -52,19 +52,22 @@ class Collapsed(Note):
 class Monitor:
     """Looks at a fixed few slides, the labelled ones first.
 
-    kNN votes: slides of the split ``val`` are asked and those of ``train`` vote, where
-    labels.csv has both; otherwise each is asked in turn and its patient's slides do
-    not vote.
+    kNN votes: slides of the split ``val`` are asked and those that are learned from
+    vote, where labels.csv has both; otherwise each is asked in turn and its patient's
+    slides do not vote. Slides of the split ``test`` are not looked at: the best model
+    is chosen by what is seen here.
     """
 
     def __init__(self, cohort: Cohort, seed: int) -> None:
         self.cohort = cohort
         y = cohort.class_numbers()
+        splits = np.array([slide.split or "train" for slide in cohort])
         order = np.random.default_rng([seed, 7]).permutation(len(cohort))
+        order = order[splits[order] != "test"]
         order = order[np.argsort(y[order] < 0, kind="stable")][:LOOK_SLIDES]
         self.chosen = np.sort(order)
         self.y = y[self.chosen]
-        splits = np.array([cohort[i].split or "" for i in self.chosen])
+        splits = splits[self.chosen]
         self.held_out = bool(((splits == "val") & (self.y >= 0)).any())
         self.asked = self.y >= 0
         self.voters = self.y >= 0

@@ -40,6 +40,9 @@ COLUMNS = (
 )
 
 
+KEY_FILE = "patients.key"
+
+
 class Written(Protocol):
     """Settings that can be written down."""
 
@@ -101,11 +104,27 @@ class RunFolder:
 
     def patient_key(self) -> bytes:
         """The run's own random key, made when first asked for."""
-        path = self.path / "patients.key"
-        if not path.exists():
-            with written_whole(path) as temporary:
-                temporary.write_text(secrets.token_hex(32), encoding="ascii")
-        return bytes.fromhex(path.read_text(encoding="ascii"))
+        known = key_in(self.path)
+        if known is None:
+            known = secrets.token_bytes(32)
+            self._write_key(known)
+        return known
+
+    def take_key(self, other: Path) -> bool:
+        """Use another run's key where this one has none yet; say if it is the same.
+
+        Patients of a model that this one begins from are known by that key alone.
+        """
+        theirs = key_in(other)
+        if theirs is None:
+            return False
+        if key_in(self.path) is None:
+            self._write_key(theirs)
+        return self.patient_key() == theirs
+
+    def _write_key(self, key: bytes) -> None:
+        with written_whole(self.path / KEY_FILE) as temporary:
+            temporary.write_text(key.hex(), encoding="ascii")
 
     def save_checkpoint(self, content: dict[str, Any]) -> None:
         with written_whole(self.checkpoint) as temporary:
@@ -146,3 +165,14 @@ class RunFolder:
             points = [(int(r["step"]), float(r[name])) for r in rows if r.get(name)]
             curves[name] = ([step for step, _ in points], [v for _, v in points])
         draw_curves(self.path / "curve.png", curves)
+
+
+def key_in(folder: Path) -> bytes | None:
+    """The key of the patients of the run in a folder, where there is one."""
+    path = folder / KEY_FILE
+    if not path.exists():
+        return None
+    try:
+        return bytes.fromhex(path.read_text(encoding="ascii").strip())
+    except ValueError:
+        raise InputError(f"{path} is no key of a training run.") from None

@@ -1,5 +1,6 @@
 """Training a slide model: what is watched, what is kept."""
 
+import hashlib
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,12 @@ from torch import Tensor
 from spt_core.events import Note
 from spt_core.learning.batches import Batch, Plan
 from spt_core.learning.cohort import Cohort
-from spt_core.learning.finish import bare_model, build_for, finished_model
+from spt_core.learning.finish import (
+    bare_model,
+    build_for,
+    earlier_stages,
+    finished_model,
+)
 from spt_core.learning.loop import DivergedError, Loop
 from spt_core.learning.model_file import load_model, save_model
 from spt_core.learning.monitor import COLLAPSED_SPREAD, Monitor, Validation
@@ -69,6 +75,8 @@ class Trainer(Loop):
         self.classes = cohort.classes if settings.supervised else []
         torch.manual_seed(settings.seed)
         encoder, objective = build_for(settings, learned_from)
+        # Only the first process writes: cards, and the key of the patients.
+        self.earlier = earlier_stages(settings, run) if processes.first else []
         encoder, objective = encoder.to(device), objective.to(device)
         compute = ExactStep(
             encoder,
@@ -97,6 +105,15 @@ class Trainer(Loop):
     @cached_property
     def fingerprints(self) -> list[str]:
         return sorted(slide.fingerprint() for slide in self.cohort)
+
+    @cached_property
+    def _material(self) -> str:
+        # Not their names: a renamed slide that keeps its place changes no step.
+        lines = (f"{len(slide)} {slide.fingerprint()}\n" for slide in self.cohort)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    def material(self) -> str:
+        return self._material
 
     def opening(self) -> str:
         settings = self.settings

@@ -142,6 +142,34 @@ def looking_model():
     return SlideModel(encoder, _card(DIM), head)
 
 
+@pytest.fixture
+def no_double_on_the_device(monkeypatch):
+    """As on MPS: double precision only of what has come back by ``.cpu()``.
+
+    The CPU plays the device, so what comes back is marked.
+    """
+    plain_double, plain_to = torch.Tensor.double, torch.Tensor.to
+
+    def cpu(tensor):
+        back = tensor.detach().clone()
+        back.came_back = True
+        return back
+
+    def double(tensor):
+        if not hasattr(tensor, "came_back"):
+            raise TypeError("double precision on the device")
+        return plain_double(tensor)
+
+    def to(tensor, *args, **more):
+        if tensor.dtype is torch.float64:
+            raise TypeError("double precision goes to the device")
+        return plain_to(tensor, *args, **more)
+
+    monkeypatch.setattr(torch.Tensor, "cpu", cpu)
+    monkeypatch.setattr(torch.Tensor, "double", double)
+    monkeypatch.setattr(torch.Tensor, "to", to)
+
+
 def finish(events):
     """What a generator returns, and the events on the way."""
     seen = []

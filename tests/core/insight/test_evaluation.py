@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,18 @@ from spt_core import load_model, read_tokens
 from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.insight.calibration import calibration_error, fit_temperature, softmax
-from spt_core.insight.evaluation import OWN, _scores, _Slides, _split, evaluate
-from spt_core.insight.predicting import predict
+from spt_core.insight.evaluation import (
+    OWN,
+    _fair_part,
+    _scores,
+    _Slides,
+    _split,
+    evaluate,
+)
+from spt_core.insight.predicting import Patient, predict
+from spt_core.learning.cohort import Cohort, open_cohort
+from spt_core.learning.settings import TrainSettings
+from spt_core.learning.training import train
 from spt_core.tokens import read_labels
 from tests.core.insight.conftest import finish, write_cohort
 
@@ -129,6 +140,106 @@ def test_slides_trained_on_are_left_out(trained, fresh, model_path, tmp_path):
     )
     assert (found.slides, found.left_out) == (24, 28)
     assert any("28 slides are left out" in str(event) for event in events)
+
+
+def tuned_on(folder, start, out, objective="classify"):
+    settings = TrainSettings(
+        features=str(folder / "features"),
+        labels=str(folder / "labels.csv"),
+        objective=objective,
+        out=str(out),
+        init=str(start),
+        epochs=1,
+        batch_size=8,
+        device="cpu",
+        validate_epochs=10_000,
+    )
+    return load_model(finish(train(settings))[0].last)
+
+
+def key_beside(path):
+    return bytes.fromhex((path / "patients.key").read_text())
+
+
+def test_what_a_model_began_from_is_not_forgotten(trained, fresh, model_path, tmp_path):
+    first = tuned_on(fresh, model_path, tmp_path / "first", "simclr")
+    found = tuned_on(fresh, tmp_path / "first" / "last.safetensors", tmp_path / "run")
+    assert [stage.objective for stage in found.stages()] == [
+        "classify",
+        "simclr",
+        "classify",
+    ]
+    one = read_tokens(trained / "features" / "slide004.h5")
+    labels = read_labels(trained / "labels.csv")
+    for model in (first, found):
+        assert predict(model, one).trained_on
+        with pytest.raises(InputError, match="nothing is left"):
+            finish(evaluate(model, trained / "features", labels, folds=3))
+    key = key_beside(tmp_path / "run")
+    assert key == key_beside(trained / "run")
+    assert found.trained_on_patient("person1", key)
+    assert found.trained_on_patient("other1", key)
+    assert not found.trained_on_patient("nobody", key)
+
+
+def test_patients_under_a_key_that_is_not_at_hand_are_not_checked(
+    fresh, model_path, trained, tmp_path
+):
+    alone = tmp_path / "alone.safetensors"
+    alone.write_bytes(model_path.read_bytes())
+    found = tuned_on(fresh, alone, tmp_path / "run")
+    key = key_beside(tmp_path / "run")
+    assert not found.trained_on_patient("person1", key)
+    assert found.trained_on_patient("person1", key_beside(trained / "run"))
+    one = read_tokens(trained / "features" / "slide004.h5")
+    one = replace(one, facts=replace(one.facts, slide_fingerprint="another"))
+    (said,) = predict(found, one, patient=Patient("person1", key)).remarks
+    assert "under another key" in said
+    cohort = open_cohort(fresh / "features", read_labels(fresh / "labels.csv"))
+    new = [
+        replace(slide, facts=replace(slide.facts, slide_fingerprint=slide.name))
+        for slide in cohort
+    ]
+    left, remarks = _fair_part(found, Cohort(new), None)
+    assert len(left) == 24
+    assert len(remarks) == 1
+    assert "Give --patients-key" in remarks[0]
+    strangers = Cohort([replace(slide, patient="nobody") for slide in new])
+    left, remarks = _fair_part(found, strangers, key)
+    assert len(left) == 24
+    assert len(remarks) == 1
+    assert "under another key" in remarks[0]
+
+
+def test_slides_seen_without_labels_are_remarked_and_stay(fresh, mean_model):
+    cohort = open_cohort(fresh / "features", read_labels(fresh / "labels.csv"))
+    prints = [slide.fingerprint() for slide in cohort]
+    training = mean_model.card["training"]
+    mean_model.card["objective"] = "classify"
+    training["slide_fingerprints"] = prints[:4]
+    earlier = {"slide_fingerprints": prints[2:10], "patient_hmacs": []}
+    training["earlier"] = [{"objective": "simclr", "same_key": True, **earlier}]
+    left, remarks = _fair_part(mean_model, cohort, None)
+    assert len(left) == 20
+    assert [
+        word for remark in remarks for word in remark.split() if word.isdigit()
+    ] == [
+        "6",
+        "4",
+    ]
+    mean_model.card["objective"] = "simclr"
+    training["earlier"][0]["objective"] = "supcon"
+    left, remarks = _fair_part(mean_model, cohort, None)
+    assert len(left) == 16
+
+
+def test_a_model_that_does_not_say_what_it_began_from(fresh, mean_model):
+    cohort = open_cohort(fresh / "features", read_labels(fresh / "labels.csv"))
+    mean_model.card["training"]["from_pretrained"] = True
+    _, remarks = _fair_part(mean_model, cohort, None)
+    assert "does not say what that was trained on" in remarks[0]
+    mean_model.card["training"]["earlier"] = []
+    assert _fair_part(mean_model, cohort, None)[1] == []
 
 
 def test_command_writes_a_report_without_names_and_calibrates(

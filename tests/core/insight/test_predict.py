@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,10 +14,11 @@ from safetensors import safe_open
 from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.insight import results
+from spt_core.insight.class_map import class_map, mean_window_embedding
 from spt_core.insight.predicting import Patient, predict, read_for
 from spt_core.learning.model_file import patient_hmac
 from spt_core.tokens import TokenFacts, read_tokens, write_tokens
-from tests.core.insight.conftest import DIM, grid_tokens, made_slide
+from tests.core.insight.conftest import DIM, finish, grid_tokens, made_slide
 
 
 def test_result_types_maps_and_exploration_load_no_torch():
@@ -106,6 +108,19 @@ def test_a_slide_or_patient_of_the_training_is_said(trained, model, mean_model):
     assert not predict(model, fresh, patient=Patient("nobody", key)).trained_on
     mean_model.card["training"]["patient_hmacs"] = [patient_hmac("x", b"k")]
     assert not predict(mean_model, fresh, patient=Patient("x", b"other")).trained_on
+
+
+@pytest.mark.parametrize("stored", [np.float16, np.float32, np.float64])
+def test_a_device_without_double_precision_predicts(
+    trained, model, no_double_on_the_device, stored
+):
+    tokens = read_for(model, trained / "features" / "slide004.h5")
+    tokens = replace(tokens, x=tokens.x.astype(stored))
+    found = predict(model, tokens)
+    assert found.likeness is not None
+    assert found.probabilities.dtype == np.float64
+    finish(class_map(model, tokens, stride=8))
+    assert np.isfinite(mean_window_embedding(model, tokens)).all()
 
 
 def test_files_without_fingerprint_are_known_by_their_tokens(tmp_path, mean_model):

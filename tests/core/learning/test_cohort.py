@@ -1,5 +1,6 @@
 """Cohorts: other tools' folders, odd slides listed, memory or files."""
 
+import h5py
 import numpy as np
 import pytest
 
@@ -29,6 +30,16 @@ def test_rows_are_the_same_from_memory_and_from_files(tmp_path, limit, dtype):
     np.testing.assert_array_equal(out, x[rows].astype(np.float32))
     assert cohort.dtype == dtype
     np.testing.assert_array_equal(cohort[0].tokens(), x)
+
+
+def test_batches_of_doubles_are_single_precision(tmp_path):
+    x = write(tmp_path, "a").astype(np.float64)
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        del file["features"]
+        file["features"] = x
+    cohort = open_cohort(tmp_path)
+    assert cohort[0].source.dtype == np.float64
+    assert cohort.dtype == np.float32
 
 
 def test_slides_unlike_the_rest_are_listed_before_a_run(tmp_path):

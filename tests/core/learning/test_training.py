@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,12 +20,15 @@ from spt_core import load_model, read_tokens
 from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.events import Note, Progress
+from spt_core.learning.cohort import open_cohort
 from spt_core.learning.model_file import patient_hmac, read_card
-from spt_core.learning.monitor import Collapsed, NotLearning, Validation
+from spt_core.learning.monitor import Collapsed, Monitor, NotLearning, Validation
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.statistics import distance
+from spt_core.learning.step import ExactStep
 from spt_core.learning.training import DivergedError, Epoch, resume, train
 from spt_core.learning.views import ViewSettings
+from spt_core.tokens import read_labels
 from tests.core.learning.regions import write_region_cohort
 
 TINY = {"dim": 16, "depth": 2, "heads": 2}
@@ -182,6 +186,45 @@ def test_a_cancelled_run_goes_on_to_the_same_weights(
     for one, other in zip(resumed, straight, strict=True):
         assert one["loss"] == other["loss"]
         assert one["knn"] == other["knn"]
+
+
+def copied(cohort, folder):
+    shutil.copytree(cohort / "features", folder / "features")
+    shutil.copy(cohort / "labels.csv", folder)
+    return folder
+
+
+def test_a_run_does_not_go_on_with_other_slides(cohort, tmp_path):
+    here = copied(cohort, tmp_path)
+    events = train(tiny(here, tmp_path / "run", labels=None))
+    for event in events:
+        if isinstance(event, Progress) and event.done == 4:
+            break
+    events.close()
+    one = here / "features" / "slide003.h5"
+    one.rename(tmp_path / "kept.h5")
+    with pytest.raises(InputError, match="not those that the run"):
+        finish(resume(tmp_path / "run"))
+    shutil.copy(here / "features" / "slide004.h5", one)  # as many, but another
+    with pytest.raises(InputError, match="not those that the run"):
+        finish(resume(tmp_path / "run"))
+    shutil.copy(tmp_path / "kept.h5", one)
+    assert finish(resume(tmp_path / "run"))[1].steps == 9
+
+
+def test_a_run_that_does_not_say_its_slides_goes_on(cohort, tmp_path):
+    """As those of older versions."""
+    here = copied(cohort, tmp_path)
+    events = train(tiny(here, tmp_path / "run", labels=None))
+    for event in events:
+        if isinstance(event, Progress) and event.done == 4:
+            break
+    events.close()
+    path = tmp_path / "run" / "checkpoint.pt"
+    saved = torch.load(path, weights_only=True)
+    assert saved.pop("material")
+    torch.save(saved, path)
+    assert finish(resume(tmp_path / "run"))[1].steps == 9
 
 
 @pytest.mark.parametrize("objective", ["byol", "vicreg", "supcon", "classify"])
@@ -363,6 +406,94 @@ def test_held_out_slides_are_never_learned_from(cohort, tmp_path):
     card = read_card(result.best)
     assert card["training"]["slides"] == 12
     assert card["metrics"]["knn_held_out"]
+
+
+def monitor_of(cohort, tmp_path, splits):
+    lines = (cohort / "labels.csv").read_text().split()[1:]
+    (tmp_path / "labels.csv").write_text(
+        "slide,label,split\n"
+        + "\n".join(f"{line},{s}" for line, s in zip(lines, splits, strict=True))
+    )
+    labels = read_labels(tmp_path / "labels.csv")
+    return Monitor(open_cohort(cohort / "features", labels), seed=0)
+
+
+@pytest.mark.parametrize("trained_on", ["train", ""])
+def test_the_best_model_is_not_chosen_by_test_slides(cohort, tmp_path, trained_on):
+    splits = [trained_on] * 12 + ["test"] * 6
+    monitor = monitor_of(cohort, tmp_path, splits)
+    assert monitor.chosen.tolist() == list(range(12))
+    assert not monitor.held_out
+    assert monitor.has_labels
+    assert monitor.asked.sum() == monitor.voters.sum() == 12
+
+
+@pytest.mark.parametrize("trained_on", ["train", ""])
+def test_those_that_are_learned_from_vote_on_held_out_slides(
+    cohort, tmp_path, trained_on
+):
+    splits = [trained_on] * 12 + ["val"] * 3 + ["test"] * 3
+    monitor = monitor_of(cohort, tmp_path, splits)
+    assert monitor.held_out
+    assert monitor.has_labels
+    assert monitor.chosen[monitor.voters].tolist() == list(range(12))
+    assert monitor.chosen[monitor.asked].tolist() == [12, 13, 14]
+
+
+def scaled_on_the_cpu(monkeypatch):
+    made = []
+
+    def gradient_scaler(device, *, mixed):
+        made.append(torch.amp.GradScaler(device.type))
+        return made[-1]
+
+    monkeypatch.setattr("spt_core.learning.loop.gradient_scaler", gradient_scaler)
+    return made
+
+
+def test_scaled_gradients_make_the_same_steps(
+    undisturbed, cohort, tmp_path, monkeypatch
+):
+    """The branch of float16, in single precision; stopped and resumed on the way."""
+    scaled_on_the_cpu(monkeypatch)
+    events = train(tiny(cohort, tmp_path / "run"))
+    for event in events:
+        if isinstance(event, Progress) and event.done == 4:
+            break
+    events.close()
+    _, result = finish(resume(tmp_path / "run"))
+    plain, scaled = weights(undisturbed[1].last), weights(result.last)
+    for name, tensor in plain.items():
+        torch.testing.assert_close(scaled[name], tensor, atol=1e-5, rtol=1e-4)
+
+
+def test_a_run_begun_without_a_scaler_goes_on_with_one(cohort, tmp_path, monkeypatch):
+    events = train(tiny(cohort, tmp_path / "run"))
+    for event in events:
+        if isinstance(event, Progress) and event.done == 4:
+            break
+    events.close()
+    scaled_on_the_cpu(monkeypatch)
+    assert finish(resume(tmp_path / "run"))[1].steps == 9
+
+
+def test_a_step_whose_gradient_overflows_is_skipped(
+    undisturbed, cohort, tmp_path, monkeypatch
+):
+    (scalers, compute) = scaled_on_the_cpu(monkeypatch), ExactStep.__call__
+
+    def overflowing(self, *args):
+        parts = compute(self, *args)
+        next(self.encoder.parameters()).grad.fill_(torch.inf)
+        return parts
+
+    monkeypatch.setattr(ExactStep, "__call__", overflowing)
+    start = str(undisturbed[1].last)
+    run = tiny(cohort, tmp_path / "run", init=start, epochs=1)
+    _, result = finish(train(run))
+    assert result.steps == 3
+    assert_bitwise(result.last, start)
+    assert scalers[0].get_scale() == 2.0 ** (16 - 3)
 
 
 def test_patients_are_known_by_hmac_alone(cohort, tmp_path):
