@@ -67,8 +67,8 @@ class Advanced(QWidget):
             "model, takes seconds. Nothing of the slide's name is kept."
         )
         self.async_note = text(
-            "Panning is smoother with Preferences > Experimental > asynchronous. It is "
-            "left as you have it: with PySide6 it can freeze the window."
+            "With Preferences > Experimental > asynchronous, slides load beside the "
+            "window. It is left as you have it."
         )
         form = QFormLayout(self)
         form.setContentsMargins(0, 0, 0, 0)

@@ -21,6 +21,7 @@ from napari_spt._viewing import (
     camera,
     canvas_size,
 )
+from napari_spt._window_calls import make_window_calls_safe
 from napari_spt._words import slide_words, trouble_words
 from napari_spt._work import Work
 
@@ -33,6 +34,7 @@ class AnalysisDock(AnalysisForm):
 
     def __init__(self, napari_viewer: "Viewer") -> None:
         super().__init__(napari_viewer)
+        make_window_calls_safe()
         self.display = Display(napari_viewer, self)
         self.flight = Flight(napari_viewer, self)
         self.is_closed = False

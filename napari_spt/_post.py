@@ -79,9 +79,7 @@ class Post(QObject):
 
     def deliver(self) -> None:
         errors = []
-        for message in shared_engine().poll():
-            if message.request is None:
-                continue
+        for message in _without_old_news(shared_engine().poll()):
             callback = self.waiting.get(message.request)
             if message.event in ENDS:
                 self._end(message.request)
@@ -106,6 +104,17 @@ class Post(QObject):
         self.waiting.clear()
         self._owners.clear()
         close_shared_engine()
+
+
+def _without_old_news(messages: list[Message]) -> list[Message]:
+    """What somebody asked for; of each request's progress the last alone."""
+    last = {m.request: m for m in messages if m.event == "progress"}
+    return [
+        message
+        for message in messages
+        if message.request is not None
+        and (message.event != "progress" or message is last[message.request])
+    ]
 
 
 _post: Post | None = None

@@ -9,6 +9,7 @@ import dask
 import dask.threaded
 from napari.utils.notifications import show_warning
 
+from napari_spt._window_calls import make_window_calls_safe
 from spt_core.slides import (
     Slide,
     UnreadableRegionError,
@@ -36,6 +37,7 @@ def read_slides(path: str | Sequence[str]) -> list[LayerData]:
     """Read each slide as one layer; napari shows what InputError says."""
     paths = [path] if isinstance(path, str) else list(path)
     _name_the_scheduler()
+    make_window_calls_safe()
     return [slide_layer(open_slide(p)) for p in paths]
 
 

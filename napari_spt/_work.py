@@ -3,6 +3,7 @@
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,9 @@ from napari_spt._words import pace_words
 if TYPE_CHECKING:
     from napari_spt._analysis_dock import AnalysisDock
 
+# napari's own bar lets all that waits in the window go first, which takes a while.
+BAR_SECONDS = 2.0
+
 
 class Work:
     """The analyses of one dock, one a slide."""
@@ -39,6 +43,7 @@ class Work:
         self.analyses: dict[str, Shown] = {}
         self.is_preparing = False
         self._bar: progress | None = None
+        self._bar_told = 0.0
         self._place: list[float] | None = None
         self.alike = Alike(self)
 
@@ -285,12 +290,17 @@ class Work:
     def _show_pace(self, shown: Shown) -> None:
         dock, pace = self.dock, shown.analysis.pace
         total = 0 if pace is None else pace.total
+        # A bar that is told a value draws the whole window at once, unless it is still.
+        dock.bar.setUpdatesEnabled(False)
         dock.bar.setRange(0, total)
         dock.bar.setValue(0 if pace is None else pace.done)
+        dock.bar.setUpdatesEnabled(True)
         dock.progress.setText(pace_words(pace))
         if self._bar is None:
             self._bar = progress(total=total or None, desc="Slide analysis")
-        if pace is not None and total:
+        now = monotonic()
+        if pace is not None and total and now - self._bar_told > BAR_SECONDS:
+            self._bar_told = now
             self._bar.total = total
             self._bar.update(pace.done - self._bar.n)
 

@@ -153,8 +153,7 @@ def test_cancelled_at_any_moment(open_dock, sample, qtbot, seed):
     assert not dock.cancel.isVisible()
 
 
-# Slow where it is on: its thread and PySide6 can wait for each other for ever.
-@pytest.mark.parametrize("is_on", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("is_on", [False, True])
 def test_asynchronous_slicing_is_left_as_it_is(
     open_dock, sample, qtbot, is_on, monkeypatch
 ):
