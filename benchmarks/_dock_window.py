@@ -114,11 +114,17 @@ class Window:
     def rest(self, seconds: float) -> None:
         live(seconds)
 
-    def counted(self, work) -> float:
-        """Patches a second while ``work`` goes on."""
-        done, began = self.done, time.perf_counter()
+    def counted(self, work) -> list[float]:
+        """Patches a second while ``work`` goes on, one number for every two seconds."""
+        marks = [(time.perf_counter(), self.done)]
+        timer = QTimer()
+        timer.setInterval(2000)
+        timer.timeout.connect(lambda: marks.append((time.perf_counter(), self.done)))
+        timer.start()
         work()
-        return (self.done - done) / (time.perf_counter() - began)
+        timer.stop()
+        seconds, done = np.diff(np.array(marks), axis=0).T
+        return (done / seconds).tolist()
 
 
 def main() -> None:
@@ -130,11 +136,10 @@ def main() -> None:
     for _ in range(rounds):
         found["quiet"] += heart.measure(viewer, seconds)
         window.begin()
-        rate = window.counted(
+        found["rate_busy"] += window.counted(
             lambda: found["busy"].extend(heart.measure(viewer, seconds))
         )
-        found["rate_busy"].append(rate)
-        found["rate_alone"].append(window.counted(lambda: window.rest(seconds)))
+        found["rate_alone"] += window.counted(lambda: window.rest(seconds))
         window.stop()
     analysis = window.dock.shown.analysis
     found |= {

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from threading import Event
 
 from napari.utils import progress
 from qtpy.QtWidgets import QApplication
@@ -14,42 +15,55 @@ from spt_core.events import Progress
 from spt_core.sample import sample_slide
 
 
-def paint(kind: str) -> Path:
+def paint(kind: str) -> Path | None:
     """Give the path of a sample slide, painting it first where it is not there yet.
 
     The painting runs in other processes; the window stays alive and shows progress.
+    Where the last window is closed meanwhile, the painting ends: None.
     """
     news: SimpleQueue[Progress] = SimpleQueue()
+    is_closed = Event()
 
-    def work() -> Path:
+    def work() -> Path | None:
         events = sample_slide(kind)
-        while True:
+        while not is_closed.is_set():
             try:
                 news.put(next(events))
             except StopIteration as done:
                 return done.value
+        events.close()
+        return None
 
-    with ThreadPoolExecutor(1) as thread:
-        result = thread.submit(work)
-        bar = None
-        while not result.done():
-            try:
-                event = news.get(timeout=0.02)
-            except Empty:
-                pass
-            else:
-                if bar is None:
-                    bar = progress(total=event.total, desc="Painting the sample slide")
-                bar.update(event.done - bar.n)
-            if QApplication.instance() is not None:
-                QApplication.processEvents()
+    application = QApplication.instance()
+    if application is not None:
+        application.lastWindowClosed.connect(is_closed.set)
+    bar = None
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            result = thread.submit(work)
+            while not result.done():
+                try:
+                    event = news.get(timeout=0.02)
+                except Empty:
+                    pass
+                else:
+                    if bar is None:
+                        title = "Painting the sample slide"
+                        bar = progress(total=event.total, desc=title)
+                    bar.update(event.done - bar.n)
+                if application is not None:
+                    application.processEvents()
+            return result.result()
+    finally:
         if bar is not None:
             bar.close()
-        return result.result()
+        if application is not None:
+            application.lastWindowClosed.disconnect(is_closed.set)
 
 
 def open_sample(kind: str) -> list[LayerData]:
-    return [slide_layer(open_slide(paint(kind)))]
+    path = paint(kind)
+    return [] if path is None else [slide_layer(open_slide(path))]
 
 
 glandular = partial(open_sample, "glandular")

@@ -1,10 +1,11 @@
 """Calls that other threads send to the window, made safe beside PySide6.
 
-napari's slicing thread (Preferences > Experimental > asynchronous) and notifications from
-threads reach the window by superqt, which connects a Qt signal to ``Future.set_result``
-of a future that napari does not keep. PySide6 does not keep it either: where the future
-is gone when the signal comes, what lies in its memory by then is called. Errors from
-nowhere, crashes, and a window that waits for ever for another future's lock were seen.
+napari's slicing thread (Preferences > Experimental > asynchronous) and notifications
+from threads reach the window by superqt, which connects a Qt signal to
+``Future.set_result`` of a future that napari does not keep. PySide6 does not keep it
+either: where the future is gone when the signal comes, what lies in its memory by then
+is called. Errors from nowhere, crashes, and a window that waits for ever for another
+future's lock come of that.
 """
 
 import sys

@@ -2,7 +2,9 @@
 
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 # napari's own bar lets all that waits in the window go first, which takes a while.
 BAR_SECONDS = 2.0
+# What the first maps need. napari itself loads pandas at its first labels layer.
+NEEDED = ("pandas", "spt_core.insight.maps", "spt_core.insight.regions")
 
 
 class Work:
@@ -56,6 +60,7 @@ class Work:
         if layer is None or source is None:
             show_error("This layer is not a slide. Open one with “Open slide…”.")
             return
+        Thread(target=_import_needed, name="napari-spt imports").start()
         um = dock.advanced.slide_mpp
         if um is None and source.mpp_xy is None:
             um = dock.pixel_size.um
@@ -309,3 +314,9 @@ class Work:
         if bar is not None:
             with suppress(RuntimeError):
                 bar.close()
+
+
+def _import_needed() -> None:
+    """Beside the window, which would stand still for it later."""
+    for name in NEEDED:
+        import_module(name)

@@ -1,5 +1,8 @@
 """ "Open slide…" from the menus, the dock, and the offer to be the default."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +153,31 @@ def test_open_sample_paints_a_slide_once(viewer):
     written = path.stat().st_mtime_ns
     viewer.open_sample("napari-spt", "small-cell")
     assert path.stat().st_mtime_ns == written
+
+
+def test_a_window_closed_while_a_sample_is_painted(tmp_path):
+    code = (
+        "import sys, napari\n"
+        "from qtpy.QtCore import QTimer\n"
+        "if __name__ == '__main__':\n"
+        "    viewer = napari.Viewer()\n"
+        "    QTimer.singleShot(2500, viewer.close)\n"
+        "    sys.exit(len(viewer.open_sample('napari-spt', 'large-cell')))\n"
+    )
+    script = tmp_path / "window.py"
+    script.write_text(code)
+    made = {"NAPARI_SPT_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, **made, "NAPARI_CONFIG": str(tmp_path / "napari.yaml")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0
+    left = [path.name for path in (tmp_path / "cache").rglob("large-cell*")]
+    assert not [name for name in left if "truth" not in name]
 
 
 def test_words_for_a_slide_without_pixel_size():
