@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from napari.qt.threading import create_worker
-from qtpy.QtCore import QSignalBlocker, Signal
+from qtpy.QtCore import QSignalBlocker, Qt, Signal
 from qtpy.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
@@ -36,6 +36,7 @@ class Advanced(QWidget):
         kept = remembered("advanced", {})
         self.encoder = _choice("Patch encoder", [("The model's own", None)])
         self.device = _choice("Device", [(AUTOMATIC, None)])
+        self.device_note = text("", "What automatic means here")
         self.stain = _choice(
             "Stain normalisation", [("None", "none"), ("Macenko", "macenko")]
         )
@@ -85,6 +86,8 @@ class Advanced(QWidget):
             ("Keep at most", self.room),
         ):
             form.addRow(name, control)
+            if control is self.device:
+                form.addRow("", self.device_note)
         form.addRow(self.cache)
         form.addRow(self.clear)
         form.addRow(self.async_note)
@@ -136,9 +139,14 @@ class Advanced(QWidget):
         if not devices or self.device.count() > 1:
             return
         best = next((d["name"] for d in devices if d["id"] == about.get("device")), "")
-        self.device.setItemText(0, f"{AUTOMATIC} ({best})" if best else AUTOMATIC)
+        self.device_note.setText(f"{AUTOMATIC}: {best}" if best else "")
         for device in devices:
             self.device.addItem(device["name"], device["id"])
+        # Names may be longer than the column is wide.
+        for row in range(self.device.count()):
+            words = self.device.itemText(row)
+            self.device.setItemData(row, words, Qt.ItemDataRole.ToolTipRole)
+        self.device.currentTextChanged.connect(self.device.setToolTip)
         _choose(self.device, self.wanted_device)
 
     def show_heads(self, count: int) -> None:

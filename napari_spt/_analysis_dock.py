@@ -16,11 +16,7 @@ from napari_spt._analysis_form import WELCOME, AnalysisForm
 from napari_spt._display import Display, Shown
 from napari_spt._post import post
 from napari_spt._slide_source import key_of, slide_layers, slide_source
-from napari_spt._viewing import (
-    Flight,
-    camera,
-    canvas_size,
-)
+from napari_spt._viewing import Flight, camera, canvas_size, scale_bar
 from napari_spt._window_calls import make_window_calls_safe
 from napari_spt._words import slide_words, trouble_words
 from napari_spt._work import Work
@@ -39,6 +35,7 @@ class AnalysisDock(AnalysisForm):
         self.flight = Flight(napari_viewer, self)
         self.is_closed = False
         self._was_docked = False
+        self._has_scale = False
         self.work = Work(self)
         self._connect()
         _keys.register(self)
@@ -125,7 +122,15 @@ class AnalysisDock(AnalysisForm):
             self.questions.end()
             self.strip.clear()
             self.work.show_all()
+            self._show_scale()
         self.follow()
+
+    def _show_scale(self) -> None:
+        """Turn napari's scale bar on for the first slide; then it is the user's."""
+        source = slide_source(self.layer)
+        if source is not None and source.mpp_xy is not None and not self._has_scale:
+            self._has_scale = True
+            scale_bar(self.viewer).visible = True
 
     def _on_removed(self, event: object) -> None:
         self.work.forget(event.value)

@@ -11,10 +11,11 @@ from qtpy.QtWidgets import QWidget
 from napari_spt import _layers
 from napari_spt._analysis import Analysis
 from napari_spt._layers import Lattice, SlideMaps
-from napari_spt._legends import NOT_WHERE, ClassPart, HeatPart, Legend
+from napari_spt._legends import ClassPart, HeatPart, Legend
 from napari_spt._status import HoverTable, tell_by, tell_plainly
 from napari_spt._view_controls import PERCENTILE, TIMES, WEAK, ViewSettings
 from napari_spt._viewing import camera, main_window
+from spt_core.insight.colours import EVEN, NOT_WHERE
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
@@ -23,7 +24,6 @@ CLASS_OPACITY = 0.35
 # From patches of 40 to 200 screen pixels (as powers of 2) maps fade to a fifth.
 FADING = ((5.3, 7.6), (1.0, 0.2))
 UNSURE = "unsure"
-EVEN = "No region stands out."
 OVERLAYS = (
     _layers.ATTENTION,
     _layers.CLASSES,

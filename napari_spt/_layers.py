@@ -9,6 +9,8 @@ from napari.layers import Image, Labels, Layer, Shapes
 from napari.utils.colormaps import Colormap, DirectLabelColormap
 from numpy.typing import NDArray
 
+from spt_core.insight.colours import heat_colours
+
 if TYPE_CHECKING:
     from napari.viewer import Viewer
 
@@ -22,23 +24,7 @@ NAMES = {
     TISSUE: "Tissue found",
     REGION: "Region",
 }
-# Matplotlib's "viridis" (CC0) in ten steps: even for the eye, readable for the
-# colour-blind, and unlike the pinks of a stained slide.
-VIRIDIS = (
-    (68, 1, 84), (72, 40, 120), (62, 74, 137), (49, 104, 142), (38, 130, 142),
-    (31, 158, 137), (53, 183, 121), (109, 205, 89), (180, 222, 44), (253, 231, 37),
-)  # fmt: skip
-# What is looked at least is nearly clear, so that the tissue shows through.
-CLEAREST, CLEAR_UNTIL = 0.1, 0.6
 TISSUE_COLOUR = (0, 153, 136)
-
-
-def heat_colours() -> NDArray[np.float32]:
-    """Colours and opacities (10, 4) from the least to the most."""
-    rgb = np.array(VIRIDIS, np.float32) / 255
-    place = np.linspace(0, 1, len(rgb))
-    alpha = np.interp(place, (0, CLEAR_UNTIL), (CLEAREST, 1.0))
-    return np.concatenate([rgb, alpha[:, None].astype(np.float32)], axis=1)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from napari_spt._layers import heat_colours
+from spt_core.insight.colours import heat_colours
 
-NOT_WHERE = "Where the model looked, not where the tumour is."
 MARGIN = 12
 PAPER, INK = "rgba(255, 255, 255, 225)", "#1e1e1e"
 
@@ -108,13 +107,19 @@ class Legend(QFrame):
         if canvas is None:
             return
         self.ensurePolished()
+        edges = self.box.contentsMargins()
+        most = max(120, canvas.width() - 2 * MARGIN) - edges.left() - edges.right()
+        for part in self._parts():
+            part.fit(most)
         self.layout().activate()
         wanted = self.sizeHint()
-        most = max(120, canvas.width() - 2 * MARGIN)
-        width = min(wanted.width(), most)
-        height = max(wanted.height(), self.heightForWidth(width))
-        self.setGeometry(MARGIN, MARGIN, width, height)
+        height = max(wanted.height(), self.heightForWidth(wanted.width()))
+        self.setGeometry(MARGIN, MARGIN, wanted.width(), height)
         self.raise_()
+
+    def _parts(self) -> list["HeatPart | ClassPart"]:
+        widgets = (self.box.itemAt(n).widget() for n in range(self.box.count()))
+        return [one for one in widgets if isinstance(one, HeatPart | ClassPart)]
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Resize and self.isVisible():
@@ -133,22 +138,26 @@ class HeatPart(QWidget):
         box.addWidget(QLabel(f"<b>{title}</b>"))
         box.addWidget(ColourBar())
         row = QGridLayout()
-        for place, text in enumerate(ends):
-            label = QLabel(text)
-            side = (
-                Qt.AlignmentFlag.AlignLeft
-                if place == 0
-                else Qt.AlignmentFlag.AlignRight
-                if place == len(ends) - 1
-                else Qt.AlignmentFlag.AlignHCenter
-            )
-            row.addWidget(label, 0, place, side)
+        row.setHorizontalSpacing(8)
+        self.low, self.high = (QLabel(words) for words in ends)
+        top, right = Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag.AlignRight
+        self.high.setAlignment(top | right)
+        row.addWidget(self.low, 0, 0, top)
+        row.addWidget(self.high, 0, 1)
+        row.setColumnStretch(1, 1)
         box.addLayout(row)
         for words in sentences:
             sentence = QLabel(words)
             sentence.setWordWrap(True)
             box.addWidget(sentence)
-        self.setFixedWidth(17 * self.fontMetrics().height())
+
+    def fit(self, most: int) -> None:
+        """Be no wider than ``most`` pixels."""
+        width = min(17 * self.fontMetrics().height(), most)
+        self.high.setWordWrap(False)
+        ends = self.low.sizeHint().width() + self.high.sizeHint().width()
+        self.high.setWordWrap(ends + 8 > width)
+        self.setFixedWidth(width)
 
 
 class ClassPart(QWidget):
@@ -158,14 +167,33 @@ class ClassPart(QWidget):
         self, title: str, names: Sequence[str], colours: Sequence[Sequence[int]]
     ) -> None:
         super().__init__()
-        grid = QGridLayout(self)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setVerticalSpacing(2)
-        grid.setHorizontalSpacing(8)
-        grid.addWidget(QLabel(f"<b>{title}</b>"), 0, 0, 1, 4)
-        for number, (name, rgb) in enumerate(zip(names, colours, strict=True)):
-            row, side = divmod(number, 2)
-            grid.addWidget(Swatch(rgb), row + 1, 2 * side)
-            grid.addWidget(QLabel(name), row + 1, 2 * side + 1)
-        grid.setColumnStretch(1, 1)
-        grid.setColumnStretch(3, 1)
+        self.grid = QGridLayout(self)
+        self.grid.setContentsMargins(0, 0, 0, 0)
+        self.grid.setVerticalSpacing(2)
+        self.grid.setHorizontalSpacing(8)
+        self.grid.addWidget(QLabel(f"<b>{title}</b>"), 0, 0, 1, 4)
+        self.entries = [
+            (Swatch(rgb), QLabel(name))
+            for name, rgb in zip(names, colours, strict=True)
+        ]
+        self.grid.setColumnStretch(1, 1)
+        self.grid.setColumnStretch(3, 1)
+        self._lay_out(2)
+
+    def fit(self, most: int) -> None:
+        """Be no wider than ``most`` pixels: side by side, or else one below another."""
+        for _, name in self.entries:
+            name.setWordWrap(False)
+        self._lay_out(2)
+        if self.grid.sizeHint().width() > most:
+            self._lay_out(1)
+            for _, name in self.entries:
+                name.setWordWrap(True)
+        self.setMaximumWidth(most)
+
+    def _lay_out(self, columns: int) -> None:
+        for number, (swatch, name) in enumerate(self.entries):
+            row, side = divmod(number, columns)
+            self.grid.addWidget(swatch, row + 1, 2 * side)
+            self.grid.addWidget(name, row + 1, 2 * side + 1)
+        self.grid.invalidate()

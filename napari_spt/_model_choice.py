@@ -50,6 +50,7 @@ class ModelChoice(QWidget):
         self.list.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
+        self.list.setMinimumContentsLength(15)
         self.about = QPushButton("About")
         self.about.setAccessibleName("About this model")
         self.about.setToolTip("What this model was trained for, on what, how well")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from napari.qt.threading import create_worker
 from napari.settings import get_settings
@@ -16,6 +16,7 @@ from qtpy.QtWidgets import (
 )
 
 from napari_spt._settings import remember, remembered
+from napari_spt._viewing import scale_bar
 from spt_core.errors import InputError
 from spt_core.slides import SLIDE_ENDINGS, Slide, open_slide
 
@@ -85,7 +86,7 @@ def _greet(viewer: "Viewer", slide: Slide) -> None:
             "distances are in pixels."
         )
     else:
-        _scale_bar(viewer).visible = True
+        scale_bar(viewer).visible = True
     if not remembered("asked_default_reader"):
         offer_default()
 
@@ -94,13 +95,6 @@ def _window() -> QWidget | None:
     """The window that a dialog belongs to."""
     windows = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMainWindow)]
     return QApplication.activeWindow() or (windows[-1] if windows else None)
-
-
-def _scale_bar(viewer: "Viewer") -> Any:
-    """The scale bar, which moved in napari 0.9."""
-    if hasattr(viewer, "canvas"):
-        return viewer.canvas.overlays.scale_bar
-    return viewer.scale_bar
 
 
 def open_analysis(viewer: "Viewer") -> None:

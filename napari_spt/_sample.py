@@ -6,6 +6,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event
 
+import numpy as np
 from napari.utils import progress
 from qtpy.QtWidgets import QApplication
 
@@ -34,10 +35,7 @@ def paint(kind: str) -> Path | None:
         events.close()
         return None
 
-    application = QApplication.instance()
-    if application is not None:
-        application.lastWindowClosed.connect(is_closed.set)
-    bar = None
+    had_window, bar = _has_window(), None
     try:
         with ThreadPoolExecutor(1) as thread:
             result = thread.submit(work)
@@ -51,19 +49,26 @@ def paint(kind: str) -> Path | None:
                         title = "Painting the sample slide"
                         bar = progress(total=event.total, desc=title)
                     bar.update(event.done - bar.n)
-                if application is not None:
-                    application.processEvents()
+                if QApplication.instance() is not None:
+                    QApplication.processEvents()
+                if had_window and not _has_window():
+                    is_closed.set()
             return result.result()
     finally:
         if bar is not None:
             bar.close()
-        if application is not None:
-            application.lastWindowClosed.disconnect(is_closed.set)
+
+
+def _has_window() -> bool:
+    return any(widget.isVisible() for widget in QApplication.topLevelWidgets())
 
 
 def open_sample(kind: str) -> list[LayerData]:
     path = paint(kind)
-    return [] if path is None else [slide_layer(open_slide(path))]
+    if path is None:
+        # napari insists on a layer; there is no window any more to show it.
+        return [(np.zeros((1, 1), np.uint8), {"visible": False}, "image")]
+    return [slide_layer(open_slide(path))]
 
 
 glandular = partial(open_sample, "glandular")

@@ -15,9 +15,9 @@ from qtpy.QtWidgets import (
 )
 
 from napari_spt._settings import remember, remembered
+from spt_core.insight.colours import LIMITS
 
 TIMES, PERCENTILE = "times average", "percentile"
-LIMITS = {TIMES: (0.0, 4.0), PERCENTILE: (0.0, 100.0)}
 # What counts as weak: less than an even share.
 WEAK = {TIMES: 1.0, PERCENTILE: 50.0}
 MEAN = -1

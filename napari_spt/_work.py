@@ -1,21 +1,19 @@
 """What a dock has asked of the engine, and what it does with the answers."""
 
-from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
 from napari.layers import Layer
 from napari.qt.threading import create_worker
-from napari.utils import progress
 from napari.utils.notifications import show_error, show_info, show_warning
 from qtpy.QtCore import QTimer
 
 from napari_spt import _layers
+from napari_spt._activity import ActivityBar
 from napari_spt._advanced import features_folder
 from napari_spt._alike import Alike
 from napari_spt._analysis import CANCELLED, FAILED, Analysis, SlideSource
@@ -26,14 +24,12 @@ from napari_spt._places import top_places
 from napari_spt._post import post
 from napari_spt._regions import Place
 from napari_spt._slide_source import key_of, picture_pixels, slide_source
-from napari_spt._viewing import camera, canvas_size, scale_bar
+from napari_spt._viewing import camera, canvas_size
 from napari_spt._words import pace_words
 
 if TYPE_CHECKING:
     from napari_spt._analysis_dock import AnalysisDock
 
-# napari's own bar lets all that waits in the window go first, which takes a while.
-BAR_SECONDS = 2.0
 # What the first maps need. napari itself loads pandas at its first labels layer.
 NEEDED = ("pandas", "spt_core.insight.maps", "spt_core.insight.regions")
 
@@ -46,8 +42,7 @@ class Work:
         self.viewer = dock.viewer
         self.analyses: dict[str, Shown] = {}
         self.is_preparing = False
-        self._bar: progress | None = None
-        self._bar_told = 0.0
+        self.activity = ActivityBar()
         self._place: list[float] | None = None
         self.alike = Alike(self)
 
@@ -119,8 +114,6 @@ class Work:
         self.analyses[key] = shown
         dock.questions.end()
         dock.strip.clear()
-        if source.mpp_xy is not None:
-            scale_bar(self.viewer).visible = True
         analysis.request = post().ask(
             "analyse",
             lambda message: self._take(shown, message),
@@ -159,7 +152,7 @@ class Work:
             if shown.layer is layer:
                 post().forget(shown.analysis.request)
                 del self.analyses[key]
-                self._close_bar()
+                self.activity.close()
                 self.dock.display.hide_legend()
                 # Not now: whoever removes several layers at once counts on them.
                 QTimer.singleShot(0, partial(shown.maps.remove, *_layers.NAMES))
@@ -167,7 +160,7 @@ class Work:
     def close(self) -> None:
         for shown in self.analyses.values():
             post().forget(shown.analysis.request)
-        self._close_bar()
+        self.activity.close()
 
     def _view_centre(self, shown: Shown) -> list[float] | None:
         """Level-0 (x, y) of what is on the screen, where that is a part only."""
@@ -202,7 +195,7 @@ class Work:
         elif message.event == FAILED:
             self._fail(shown)
         elif message.event == CANCELLED:
-            self._close_bar()
+            self.activity.close()
             self._show_places(shown)
         if message.event != "progress":
             self.dock.follow()
@@ -251,14 +244,14 @@ class Work:
             self.dock.follow()
 
     def _finish(self, shown: Shown) -> None:
-        self._close_bar()
+        self.activity.close()
         self._show_maps(shown)
         self._show_places(shown)
         self.dock.advanced.make_room()
         self.alike.prepare(shown)
 
     def _fail(self, shown: Shown) -> None:
-        self._close_bar()
+        self.activity.close()
         analysis = shown.analysis
         show_error(analysis.sentence)
         if analysis.kind == "no_tissue":
@@ -301,19 +294,8 @@ class Work:
         dock.bar.setValue(0 if pace is None else pace.done)
         dock.bar.setUpdatesEnabled(True)
         dock.progress.setText(pace_words(pace))
-        if self._bar is None:
-            self._bar = progress(total=total or None, desc="Slide analysis")
-        now = monotonic()
-        if pace is not None and total and now - self._bar_told > BAR_SECONDS:
-            self._bar_told = now
-            self._bar.total = total
-            self._bar.update(pace.done - self._bar.n)
-
-    def _close_bar(self) -> None:
-        bar, self._bar = self._bar, None
-        if bar is not None:
-            with suppress(RuntimeError):
-                bar.close()
+        if pace is not None:
+            self.activity.show(pace.done, total)
 
 
 def _import_needed() -> None:

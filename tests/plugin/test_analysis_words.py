@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from napari.settings import get_settings
 from qtpy.QtCore import QPoint, Qt
-from qtpy.QtWidgets import QApplication, QLabel, QPushButton
+from qtpy.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 from napari_spt._analysis import Pace, Reading
-from napari_spt._legends import NOT_WHERE
+from napari_spt._legends import ClassPart, HeatPart, Legend
 from napari_spt._open_command import open_analysis
 from napari_spt._reading import headline, seen_words
 from napari_spt._words import pace_words
+from spt_core.insight.colours import NOT_WHERE
 from tests.made_slides import picture, write_svs
 from tests.plugin.dock_tools import controls_of, known, open_slide, words_of
 
@@ -124,6 +125,37 @@ def test_text_of_twice_the_size_fits(full, qtbot):
         assert cut_off(dock) == []
     finally:
         settings.font_size = size
+
+
+@pytest.mark.parametrize("wide", [240, 400, 1200])
+def test_the_legend_fits_on_a_canvas_of_any_width(qtbot, wide):
+    canvas = QWidget()
+    qtbot.addWidget(canvas)
+    canvas.setStyleSheet("QLabel { font-size: 18pt; }")
+    canvas.resize(wide, 900)
+    canvas.show()
+    legend = Legend(canvas)
+    names = ["glandular", "small-cell", "large-cell", "unsure"]
+    legend.show_parts(
+        [
+            HeatPart("Attention", ["0 ×", "4 × average or more"], [NOT_WHERE]),
+            ClassPart("Class map", names, [(9, 9, 9)] * 4),
+        ]
+    )
+    QApplication.processEvents()
+    assert legend.geometry().right() < wide
+    for label in legend.findChildren(QLabel):
+        place = label.mapTo(legend, QPoint(0, 0))
+        assert place.x() + label.width() <= legend.width()
+        assert place.y() + label.height() <= legend.height()
+        longest = max(
+            label.fontMetrics().horizontalAdvance(word)
+            for word in re.sub("<[^>]*>", "", label.text()).split()
+        )
+        assert longest <= label.width() + 1, label.text()
+        assert label.heightForWidth(label.width()) <= label.height() + 1 or (
+            not label.wordWrap()
+        )
 
 
 def test_settings_are_remembered(open_dock):

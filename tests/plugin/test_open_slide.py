@@ -16,6 +16,7 @@ from qtpy.QtWidgets import QApplication, QFileDialog, QMessageBox
 from napari_spt import _open_command
 from napari_spt._settings import remember, remembered, settings_file
 from napari_spt._slides_dock import describe
+from napari_spt._viewing import scale_bar
 from tests.made_slides import picture, write_svs
 
 
@@ -70,7 +71,7 @@ def test_choosing_a_file_opens_it(viewer, slide, qtbot, asked):
     qtbot.waitUntil(lambda: len(viewer.layers) == 1, timeout=10_000)
     dialog.close()
     assert viewer.layers[0].source.reader_plugin == "napari-spt"
-    assert _open_command._scale_bar(viewer).visible
+    assert scale_bar(viewer).visible
     assert remembered("recent_slides") == [str(slide)]
     assert remembered("last_folder") == str(slide.parent)
 
@@ -157,12 +158,12 @@ def test_open_sample_paints_a_slide_once(viewer):
 
 def test_a_window_closed_while_a_sample_is_painted(tmp_path):
     code = (
-        "import sys, napari\n"
+        "import napari\n"
         "from qtpy.QtCore import QTimer\n"
         "if __name__ == '__main__':\n"
         "    viewer = napari.Viewer()\n"
-        "    QTimer.singleShot(2500, viewer.close)\n"
-        "    sys.exit(len(viewer.open_sample('napari-spt', 'large-cell')))\n"
+        "    QTimer.singleShot(700, viewer.close)\n"
+        "    viewer.open_sample('napari-spt', 'large-cell')\n"
     )
     script = tmp_path / "window.py"
     script.write_text(code)
@@ -177,7 +178,7 @@ def test_a_window_closed_while_a_sample_is_painted(tmp_path):
     assert "Traceback" not in done.stderr
     assert done.returncode == 0
     left = [path.name for path in (tmp_path / "cache").rglob("large-cell*")]
-    assert not [name for name in left if "truth" not in name]
+    assert [name for name in left if "truth" not in name] == []
 
 
 def test_words_for_a_slide_without_pixel_size():

@@ -57,6 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="in a PNG (default: %(default)s)",
     )
     parser.add_argument(
+        "--scale",
+        choices=("times-average", "percentile"),
+        default="times-average",
+        help="of attention in a PNG: the same for every slide, or all colours on each "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
         "--stride",
         type=int,
         default=4,
@@ -161,7 +168,8 @@ class Heatmap:
             overlay.refuse_empty(found)
             picture = tissue_picture(found, self.slide)
             if self.args.show == "attention":
-                image = overlay.attention_overlay(found, picture, geometry)
+                unit = self.args.scale.replace("-", " ")
+                image = overlay.attention_overlay(found, picture, geometry, unit=unit)
             elif self.classes is None:
                 raise InputError("There is no class map to show: the model has none.")
             else:

@@ -1,8 +1,10 @@
 """A map over the tissue as a picture with its legend and a scale bar."""
 
+from collections.abc import Sequence
 from functools import cache
 from math import floor, log10
 from pathlib import Path
+from textwrap import wrap
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +12,15 @@ from PIL import Image, ImageDraw, ImageFont
 
 from spt_core.errors import InputError
 from spt_core.files import written_whole
-from spt_core.insight.colours import class_colour, heat
+from spt_core.insight.colours import EVEN, LIMITS, NOT_WHERE, class_colour, heat
 from spt_core.insight.geometry import Geometry
 from spt_core.insight.maps import MEAN, attention_values, cell_map
 from spt_core.insight.picture import Picture
+from spt_core.insight.regions import stands_out
 from spt_core.insight.results import NOT_FOR_DIAGNOSIS, ClassMap, Prediction
 
-OPACITY = 0.55
+TIMES = "times average"
+OPACITY, CLASS_OPACITY = 0.7, 0.55
 BAR_WIDTH, MARGIN, FOOT, LEGEND = 22, 16, 64, 270
 FONTS = ("DejaVuSans.ttf", "Arial.ttf", "arial.ttf", "Helvetica.ttc")
 _COMPLETE: tuple[str | None, ...] = ("DejaVu Sans", "Arial", "Helvetica")
@@ -29,17 +33,29 @@ def attention_overlay(
     geometry: Geometry,
     *,
     head: int = MEAN,
+    unit: str = TIMES,
     opacity: float = OPACITY,
 ) -> Image.Image:
-    """Attention in percentiles over the tissue; the legend says times average too."""
-    ranks = attention_values(prediction.attention, head=head, unit="percentile")
-    drawn = cell_map(ranks, prediction.p, prediction.xy, prediction.facts)
-    values = picture.spread(drawn)
-    rgb = _blend(picture.rgb, heat(values / 100), np.isfinite(values), opacity)
+    """Attention over the tissue, on the scale that the window has.
+
+    Parameters
+    ----------
+    unit
+        ``times average``, the same scale on every slide, or ``percentile``, which
+        uses all colours on every slide, however even its attention is.
+    """
+    values = attention_values(prediction.attention, head=head, unit=unit)
+    drawn = cell_map(values, prediction.p, prediction.xy, prediction.facts)
+    spread = picture.spread(drawn)
+    low, high = LIMITS[unit]
+    colour = heat((spread - low) / (high - low))
+    alpha = np.where(np.isfinite(spread), opacity * colour[..., 3], 0)
+    rgb = _blend(picture.rgb, 255 * colour[..., :3], alpha)
     image = _framed(rgb, picture, geometry)
-    times = attention_values(prediction.attention, head=head, unit="times average")
     which = "mean of heads" if head == MEAN else f"head {head + 1}"
-    _colour_bar(image, rgb.shape, times, f"Attention ({which})")
+    times = attention_values(prediction.attention, head=head, unit=TIMES)
+    words = [NOT_WHERE] if stands_out(times) else [EVEN, NOT_WHERE]
+    _colour_bar(image, rgb.shape, f"Attention ({which})", unit, words)
     return image
 
 
@@ -49,7 +65,7 @@ def class_overlay(
     picture: Picture,
     geometry: Geometry,
     *,
-    opacity: float = OPACITY,
+    opacity: float = CLASS_OPACITY,
 ) -> Image.Image:
     """The likeliest class of each patch over the tissue; grey where unsure."""
     labels = classes.labels
@@ -59,7 +75,7 @@ def class_overlay(
     there = np.isfinite(values)
     table = [class_colour(k) for k in range(-1, len(classes.classes))]
     rows = np.where(there, values, -1).astype(int) + 1
-    rgb = _blend(picture.rgb, np.array(table, np.uint8)[rows], there, opacity)
+    rgb = _blend(picture.rgb, np.array(table, np.float32)[rows], opacity * there)
     image = _framed(rgb, picture, geometry)
     draw = ImageDraw.Draw(image)
     left, top = rgb.shape[1] + 2 * MARGIN, MARGIN
@@ -84,13 +100,10 @@ def refuse_empty(prediction: Prediction) -> None:
 
 
 def _blend(
-    base: NDArray[np.uint8],
-    colour: NDArray[np.uint8],
-    where: NDArray[np.bool_],
-    opacity: float,
+    base: NDArray[np.uint8], colour: NDArray[np.floating], alpha: NDArray[np.floating]
 ) -> NDArray[np.uint8]:
-    mixed = base * (1 - opacity) + colour * opacity
-    return np.where(where[..., None], mixed, base).round().astype(np.uint8)
+    alpha = alpha[..., None]
+    return (base * (1 - alpha) + colour * alpha).round().astype(np.uint8)
 
 
 def _framed(
@@ -136,23 +149,32 @@ def scale_bar(width: int, um_pixel: float) -> tuple[float, int]:
 def _colour_bar(
     image: Image.Image,
     shape: tuple[int, ...],
-    times: NDArray[np.float64],
     title: str,
+    unit: str,
+    sentences: Sequence[str],
 ) -> None:
     draw = ImageDraw.Draw(image)
     left, top = shape[1] + 2 * MARGIN, MARGIN
     _write(draw, (left, top), title, 17)
-    _write(draw, (left, top + 24), "percentile  (× average)", 13)
+    _write(draw, (left, top + 24), unit, 13)
     top += 52
-    height = max(120, min(max(shape[0], 240) - 52, 320))
+    height = max(120, min(max(shape[0], 240) - 130, 320))
     ramp = heat(np.linspace(1, 0, height))[:, None].repeat(BAR_WIDTH, axis=1)
-    image.paste(Image.fromarray(ramp), (left, top))
-    for percent in (100, 75, 50, 25, 0):
-        y = top + round((1 - percent / 100) * (height - 1))
+    paper = np.full((*ramp.shape[:2], 3), PAPER, np.uint8)
+    bar = _blend(paper, 255 * ramp[..., :3], ramp[..., 3])
+    image.paste(Image.fromarray(bar), (left, top))
+    low, high = LIMITS[unit]
+    for part in (1.0, 0.75, 0.5, 0.25, 0.0):
+        y = top + round((1 - part) * (height - 1))
         draw.line((left + BAR_WIDTH, y, left + BAR_WIDTH + 5, y), INK)
-        value = np.quantile(times, percent / 100) if len(times) else 0
-        text = f"{percent} %  ({value:.3g} ×)"
+        text = f"{low + part * (high - low):g} {'×' if unit == TIMES else '%'}"
+        if part == 1 and unit == TIMES:
+            text += " or more"
         _write(draw, (left + BAR_WIDTH + 10, y - 8), text, 13)
+    y = top + height + 12
+    for line in (line for words in sentences for line in wrap(words, 34)):
+        _write(draw, (left, y), line, 13)
+        y += 18
 
 
 @cache

@@ -17,7 +17,7 @@ from PIL import Image
 
 from spt_core._version import __version__
 from spt_core.files import written_whole
-from spt_core.insight.colours import class_colour
+from spt_core.insight.colours import NOT_WHERE, class_colour
 from spt_core.insight.geometry import Geometry
 from spt_core.insight.maps import attention_values
 from spt_core.insight.overlay import attention_overlay, class_overlay
@@ -156,8 +156,9 @@ def _maps(parts: ReportParts) -> list[str]:
         "<h2>Where the model looks</h2>",
         _figure(
             attention_overlay(found, picture, parts.geometry),
-            f"Attention over {found.seen} patches, mean of {heads} heads, in "
-            "percentiles of this slide. 1 × average is a patch like any other.",
+            f"Attention over {found.seen} patches, mean of {heads} heads, on a scale "
+            "that is the same for every slide: 1 × average is a patch like any other. "
+            f"{NOT_WHERE}",
         ),
     ]
     if parts.classes is not None:

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -20,9 +21,10 @@ from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.insight import overlay
 from spt_core.insight.class_map import class_map
+from spt_core.insight.colours import VIRIDIS
 from spt_core.insight.geojson import write_geojson
 from spt_core.insight.geometry import Geometry
-from spt_core.insight.maps import attention_values
+from spt_core.insight.maps import attention_values, cell_map
 from spt_core.insight.ome_tiff import write_ome_tiff
 from spt_core.insight.picture import tissue_picture
 from spt_core.insight.predicting import predict, read_for
@@ -173,6 +175,35 @@ def test_what_is_written_on_the_glass_is_not_shown(exported):
     assert (picture.rgb[~drawn] == 255).all()
     assert (picture.rgb[drawn] < 250).any()
     assert len(prediction) > len(few)
+
+
+def test_an_even_map_looks_even_and_a_strong_one_does_not(mean_model):
+    """On the scale of every slide; percentiles use all colours on each."""
+    tokens = grid_tokens(made_slide(0, np.random.default_rng(0))[0])
+    found = predict(mean_model, tokens)
+    picture = tissue_picture(found, None)
+    plain = np.isfinite(picture.spread(cell_of(found, np.ones(len(found)))))
+
+    def colours(attention, **options):
+        made = replace(found, attention=attention)
+        image = overlay.attention_overlay(made, picture, Geometry(None), **options)
+        height, width = picture.rgb.shape[:2]
+        edge = overlay.MARGIN
+        drawn = np.asarray(image)[edge : edge + height, edge : edge + width]
+        return np.unique(drawn[plain], axis=0)
+
+    even = 1 + 1e-3 * np.random.default_rng(1).random((1, len(found)))
+    assert np.ptp(colours(even), axis=0).max() <= 1
+    assert np.ptp(colours(even, unit="percentile"), axis=0).max() > 100
+    strong = even.copy()
+    strong[0, 0] = 50.0
+    # What is looked at most is the scale's end, at the overlay's opacity.
+    top = 0.7 * np.array(VIRIDIS[-1]) + 0.3 * np.asarray(picture.rgb[plain][0], float)
+    assert np.abs(colours(strong) - top).max(axis=1).min() <= 1
+
+
+def cell_of(found, values):
+    return cell_map(values, found.p, found.xy, found.facts)
 
 
 def test_scale_bar_is_round_and_right():
