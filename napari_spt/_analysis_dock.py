@@ -256,16 +256,15 @@ class AnalysisDock(AnalysisForm):
         if self.shown is None:
             return []
         hidden = [la for la in self.display.overlays(self.shown) if la.visible]
+        self.display.hide_legend()
         for layer in hidden:
             layer.visible = False
-        self.display.hide_legend()
         return hidden
 
     def show_again(self, layers: Sequence[Layer]) -> None:
         for layer in layers:
             layer.visible = True
-        if self.shown is not None:
-            self.display.draw_legend(self.shown, self.controls.settings)
+        self.redraw()
 
     def choose_report(self) -> None:
         from napari_spt._report import FORMATS

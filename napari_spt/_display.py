@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 from napari.layers import Layer
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from napari.viewer import Viewer
 
 CLASS_OPACITY = 0.35
+# Over it the attention's colours are to be seen as they are: classes in outline alone.
+OUTLINE_OPACITY = 0.6
 # From patches of 40 to 200 screen pixels (as powers of 2) maps fade to a fifth.
 FADING = ((5.3, 7.6), (1.0, 0.2))
 UNSURE = "unsure"
@@ -43,6 +46,7 @@ class Shown:
     maps: SlideMaps
     hover: HoverTable | None = None
     is_even: bool = False
+    is_outlined: bool = False
     kinds: dict[str, Any] = field(default_factory=dict)
     wanted: dict[str, bool] = field(default_factory=dict)
     look_alikes: Any = None
@@ -71,6 +75,8 @@ class Display:
         self.dock = dock
         self._legend: Legend | None = None
         self._told: list[Layer] = []
+        self._drawn: tuple[Shown, ViewSettings] | None = None
+        self._watched: WeakSet[Layer] = WeakSet()
 
     @property
     def legend(self) -> Legend | None:
@@ -86,6 +92,20 @@ class Display:
         self.draw_classes(shown, settings)
         self.draw_kinds(shown)
         self.draw_legend(shown, settings)
+        self._watch(shown, settings)
+
+    def _watch(self, shown: Shown, settings: ViewSettings) -> None:
+        """Follow layers that are shown or hidden by hand."""
+        self._drawn = (shown, settings)
+        for layer in self.overlays(shown):
+            if layer not in self._watched:
+                self._watched.add(layer)
+                layer.events.visible.connect(self._on_visible)
+
+    def _on_visible(self, _event: object = None) -> None:
+        if self._drawn is not None:
+            self._outline_classes(self._drawn[0])
+            self.draw_legend(*self._drawn)
 
     def follow_controls(self, shown: Shown, settings: ViewSettings) -> None:
         """What a control of the view changes; all else stays as it was drawn."""
@@ -93,7 +113,9 @@ class Display:
         classes = shown.maps.find(_layers.CLASSES)
         if classes is not None:
             self._let_be_seen(shown, classes, settings.shows_classes)
+        self._outline_classes(shown)
         self.draw_legend(shown, settings)
+        self._watch(shown, settings)
 
     def draw_attention(self, shown: Shown, settings: ViewSettings) -> None:
         from spt_core.insight.maps import attention_values, smoothed
@@ -143,8 +165,8 @@ class Display:
             [*colours, UNSURE_COLOUR],
             opacity=CLASS_OPACITY,
         )
-        layer.opacity = CLASS_OPACITY * self.fade(shown)
         self._let_be_seen(shown, layer, settings.shows_classes)
+        self._outline_classes(shown)
         self._below_attention(shown, layer)
         shares = np.stack(
             [shown.raster(column, found.l0_xy) for column in found.probabilities.T],
@@ -219,7 +241,7 @@ class Display:
             found = shown.analysis.class_reading
             names = [] if found is None else list(found.classes)
             colours = [class_colour(i) for i in range(len(names))]
-            title = "Class map"
+            title = "Class map, in outline" if shown.is_outlined else "Class map"
             parts.append(ClassPart(title, [*names, UNSURE], [*colours, UNSURE_COLOUR]))
         kinds = shown.kinds
         if kinds and self._is_seen(shown, _layers.KINDS):
@@ -238,7 +260,7 @@ class Display:
         fade = self.fade(shown)
         for kind, opacity in (
             (_layers.ATTENTION, settings.opacity),
-            (_layers.CLASSES, CLASS_OPACITY),
+            (_layers.CLASSES, _class_opacity(shown)),
             (_layers.KINDS, CLASS_OPACITY),
         ):
             layer = shown.maps.find(kind)
@@ -246,6 +268,7 @@ class Display:
                 layer.opacity = opacity * fade
 
     def hide_legend(self) -> None:
+        self._drawn = None
         if self._legend is not None:
             self._legend.hide()
 
@@ -257,6 +280,10 @@ class Display:
         for layer in self._told:
             tell_plainly(layer)
         self._told = []
+        self._drawn = None
+        for layer in self._watched:
+            layer.events.visible.disconnect(self._on_visible)
+        self._watched.clear()
         if self._legend is not None:
             self._legend.hide()
             self._legend.deleteLater()
@@ -267,6 +294,19 @@ class Display:
         if shown.wanted.get(layer.name) != wanted:
             shown.wanted[layer.name] = wanted
             layer.visible = wanted
+
+    def _outline_classes(self, shown: Shown) -> None:
+        """Below another map classes are outlined, alone they are filled."""
+        layer = shown.maps.find(_layers.CLASSES)
+        if layer is None:
+            return
+        heats = (_layers.ATTENTION, _layers.LIKENESS)
+        shown.is_outlined = any(self._is_seen(shown, kind) for kind in heats)
+        ours = layer.metadata["spt"]
+        if ours.get("is_outlined") != shown.is_outlined:
+            ours["is_outlined"] = shown.is_outlined
+            layer.contour = int(shown.is_outlined)
+        layer.opacity = _class_opacity(shown) * self.fade(shown)
 
     def _is_seen(self, shown: Shown, kind: str) -> bool:
         layer = shown.maps.find(kind)
@@ -299,6 +339,10 @@ class Display:
             tell_by(layer, lambda: shown.hover)
             if layer not in self._told:
                 self._told.append(layer)
+
+
+def _class_opacity(shown: Shown) -> float:
+    return OUTLINE_OPACITY if shown.is_outlined else CLASS_OPACITY
 
 
 def _attention_part(shown: Shown, settings: ViewSettings) -> HeatPart:

@@ -141,8 +141,9 @@ class HeatPart(QWidget):
         row.setHorizontalSpacing(8)
         self.low, self.high = (QLabel(words) for words in ends)
         top, right = Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag.AlignRight
+        self.low.setAlignment(top)
         self.high.setAlignment(top | right)
-        row.addWidget(self.low, 0, 0, top)
+        row.addWidget(self.low, 0, 0)
         row.addWidget(self.high, 0, 1)
         row.setColumnStretch(1, 1)
         box.addLayout(row)

@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from napari.layers import Image, Labels
+from qtpy.QtCore import QCoreApplication, QEvent
 from qtpy.QtWidgets import QLabel
 
 from napari_spt import _layers
-from napari_spt._layers import heat_colours
 from napari_spt._viewing import camera, scale_bar
+from spt_core.insight.colours import heat_colours
 from tests.made_slides import picture, write_scn, write_svs, write_tiff
 from tests.plugin.dock_tools import known, open_slide
 
@@ -163,6 +164,36 @@ def test_a_model_that_names_no_class_maps_none(drawn):
     assert shown.maps.find("attention") is not None
     assert dock.reading.bars == {}
     assert dock.controls.classes.isHidden()
+
+
+def legend_words(dock):
+    return " ".join(label.text() for label in dock.display.legend.findChildren(QLabel))
+
+
+def test_classes_are_outlined_below_attention_and_filled_alone(drawn):
+    """Over a filled class no colour of the attention would be that of its legend."""
+    _, dock, shown = drawn
+    attention, classes = (shown.maps.find(kind) for kind in ("attention", "classes"))
+    assert classes.contour == 1
+    assert "in outline" in legend_words(dock)
+    dock.controls.attention.setChecked(False)
+    assert classes.contour == 0
+    dock.controls.attention.setChecked(True)
+    assert classes.contour == 1
+    attention.visible = False  # by its eye in the list of layers
+    assert classes.contour == 0
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert "Attention" not in legend_words(dock)
+    attention.visible = True
+    assert classes.contour == 1
+    assert "Attention" in legend_words(dock)
+    hidden = dock.hide_overlays()
+    assert not classes.visible
+    assert dock.display.legend.isHidden()
+    dock.show_again(hidden)
+    assert classes.visible
+    assert classes.contour == 1
+    assert not dock.display.legend.isHidden()
 
 
 def test_maps_cannot_be_edited_not_even_after_an_update(drawn):
