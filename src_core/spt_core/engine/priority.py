@@ -4,10 +4,10 @@ import os
 import sys
 
 _BELOW_NORMAL = 0x4000  # Windows: BELOW_NORMAL_PRIORITY_CLASS
-# Beside a window that draws in software on two cores: below 5 the window's ticks come
-# later, at 7 and above the work may get less than 0.6 of its pace alone
+# Beside a window that draws in software on two cores: the lower, the later come the
+# window's ticks; from 5 on the work may get less than 0.6 of its pace alone
 # (benchmarks/dock_heartbeat.py).
-_NICE = 5
+_NICE = 4
 
 
 def lower_priority() -> str:

@@ -309,9 +309,9 @@ class Loop(ABC):
             if begun_with and begun_with != self.material():
                 raise InputError(
                     f"The slides are not those that the run in {self.run.path} began "
-                    "with: files were added, removed or encoded again, or the split "
-                    "is another. Put them back to go on, or start anew with another "
-                    "--out."
+                    "with: files were added, removed or encoded again, or labels or "
+                    "the split are others. Put them back to go on, or start anew with "
+                    "another --out."
                 )
             self.encoder.load_state_dict(saved["encoder"])
             self.objective.load_state_dict(saved["objective"])

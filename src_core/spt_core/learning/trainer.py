@@ -109,8 +109,10 @@ class Trainer(Loop):
     @cached_property
     def _material(self) -> str:
         # Not their names: a renamed slide that keeps its place changes no step.
-        lines = (f"{len(slide)} {slide.fingerprint()}\n" for slide in self.cohort)
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
+        lines = [f"{len(slide)} {slide.fingerprint()}" for slide in self.cohort]
+        if self.settings.supervised:
+            lines += [*self.classes, *map(str, self.cohort.class_numbers())]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def material(self) -> str:
         return self._material

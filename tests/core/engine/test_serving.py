@@ -49,7 +49,7 @@ def test_every_thread_lets_the_window_go_first(engine, analysed):
     threads = threads_of(engine.process.pid)
     nice = {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
     own = os.getpriority(os.PRIO_PROCESS, 0)
-    assert nice == {min(own + 7, 19)}
+    assert nice == {min(own + 4, 19)}
 
 
 def test_it_tells_what_there_is(engine):

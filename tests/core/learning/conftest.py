@@ -3,6 +3,10 @@
 import pytest
 import torch
 
+from spt_core.learning.training import train
+from tests.core.learning.regions import write_region_cohort
+from tests.core.learning.runs import finish, tiny
+
 
 @pytest.fixture(autouse=True, scope="package")
 def one_thread():
@@ -11,3 +15,16 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="package")
+def cohort(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cohort")
+    write_region_cohort(folder, slides=18)
+    return folder
+
+
+@pytest.fixture(scope="package")
+def undisturbed(cohort, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "undisturbed"
+    return finish(train(tiny(cohort, out)))

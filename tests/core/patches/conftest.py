@@ -5,6 +5,7 @@ import pytest
 from scipy import ndimage
 from torch import nn
 
+from spt_core import encode_slide, read_tokens
 from spt_core.patches import EncoderCard, EncodeSettings, TorchEncoder
 from tests.made_slides import write_tiff
 
@@ -80,3 +81,11 @@ def pixels_encoder(size):
 
 def smooth(pixels, sigma):
     return ndimage.gaussian_filter(pixels, (sigma, sigma, 0))
+
+
+@pytest.fixture(scope="package")
+def encoded(tmp_path_factory, slide_path):
+    """One slide's events, result and tokens, for all who look at them."""
+    out = tmp_path_factory.mktemp("features")
+    events, result = run_through(encode_slide(slide_path, out, SETTINGS))
+    return events, result, read_tokens(result.path)

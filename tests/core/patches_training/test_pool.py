@@ -1,5 +1,6 @@
 """What is learned from: which files, whose, how much memory, which make a step."""
 
+import shutil
 from collections import Counter
 from dataclasses import replace
 
@@ -64,6 +65,17 @@ def test_without_a_table_every_tile_is_its_own(folder):
     assert len(pool.orphans) == len(pool) == pool.patient_count == 96
     assert pool.by_patient == []
     assert "--tile-mpp" in notes[0]
+
+
+def test_a_dicom_file_hides_neither_tiles_nor_slides(folder, tmp_path):
+    here = tmp_path / "here"
+    shutil.copytree(folder / "tiles", here)
+    tiles = {(one.path.name, False) for one in find_origins([str(here)], [])}
+    (here / "scan.dcm").write_bytes(b"no image")
+    make_slide(here / "slide.tif")
+    Image.new("P", (8, 8)).save(here / "slide.truth.png")
+    found = {(one.path.name, one.is_slide) for one in find_origins([str(here)], [])}
+    assert found == tiles | {("slide.tif", True), ("scan.dcm", True)}
 
 
 def test_what_is_kept_for_a_test_is_not_learned_from(folder, tmp_path):

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spt_core.errors import InputError
-from spt_core.patches.folder import find_slides
-from spt_core.slides.array_source import is_ome_zarr
+from spt_core.slides.folders import slides_in
 from spt_core.slides.names import is_slide_name, slide_name
 from spt_core.tokens.labels import SPLIT_WORDS, SPLITS, read_table
 
@@ -70,25 +69,39 @@ def _look(sources: Iterable[Path]) -> tuple[list[Path], list[Path]]:
     for source in sources:
         if not source.exists():
             raise InputError(f"There is no file or folder {source}.")
-        for path in _files(source):
-            if path.suffix.lower() in TILE_ENDINGS:
-                tiles[path] = None
-            elif path.is_dir() or is_slide_name(path):
-                slides[path] = None
-            elif path == source:
-                raise InputError(f"{path.name} is neither a slide nor an image.")
-    return list(tiles), find_slides(slides) if slides else []
+        if source.is_dir():
+            own = [path for path in slides_in(source) if _is_tissue(path)]
+            slides |= dict.fromkeys(p for p in own if not _is_tile(p))
+            tiles |= dict.fromkeys(_tiles_in(source, set(own)))
+        elif _is_tile(source):
+            tiles[source] = None
+        elif is_slide_name(source):
+            slides[source] = None
+        else:
+            raise InputError(f"{source.name} is neither a slide nor an image.")
+    return list(tiles), list(slides)
 
 
-def _files(path: Path) -> Iterator[Path]:
-    """Files, and folders that are one slide."""
-    if not path.is_dir() or is_ome_zarr(path) or any(path.glob("*.dcm")):
-        yield path
+def _tiles_in(folder: Path, slides: set[Path]) -> Iterator[Path]:
+    """The tiles of a folder, searched whole; folders that are a slide hold none."""
+    if folder in slides:
         return
-    for inside in sorted(path.iterdir()):
-        # Truth masks lie beside sample slides and are no tissue.
-        if not inside.name.startswith(".") and ".truth." not in inside.name:
-            yield from _files(inside)
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            yield from _tiles_in(path, slides)
+        elif _is_tile(path) and _is_tissue(path):
+            yield path
+
+
+def _is_tile(path: Path) -> bool:
+    return path.suffix.lower() in TILE_ENDINGS
+
+
+def _is_tissue(path: Path) -> bool:
+    """Truth masks lie beside sample slides and are none."""
+    return ".truth." not in path.name
 
 
 def _read_table(path: Path) -> Iterator[_Row]:
