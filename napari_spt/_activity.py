@@ -27,15 +27,15 @@ class ActivityBar:
         if self._is_telling or monotonic() - self._told < SECONDS_BETWEEN:
             return
         self._is_telling = True
-        try:
+        # The window may be closed before this bar is made.
+        with suppress(RuntimeError):
             if self._bar is None:
                 self._bar = progress(total=total or None, desc="Slide analysis")
             if total:
                 self._bar.total = total
                 self._bar.update(done - self._bar.n)
-        finally:
-            self._is_telling = False
-            self._told = monotonic()
+        self._is_telling = False
+        self._told = monotonic()
         if not self._is_wanted:
             self.close()
 

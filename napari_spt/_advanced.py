@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from napari.qt.threading import create_worker
+from napari.utils.notifications import show_error
 from qtpy.QtCore import QSignalBlocker, Qt, Signal
 from qtpy.QtWidgets import (
     QComboBox,
@@ -16,6 +16,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from napari_spt._beside import beside
 from napari_spt._parts import text
 from napari_spt._settings import remember, remembered
 from napari_spt._view_controls import MEAN, PERCENTILE, TIMES
@@ -35,6 +36,7 @@ class Advanced(QWidget):
         super().__init__()
         kept = remembered("advanced", {})
         self.encoder = _choice("Patch encoder", [("The model's own", None)])
+        self.encoder.setToolTip("What turns patches into numbers; a model has its own")
         self.device = _choice("Device", [(AUTOMATIC, None)])
         self.device_note = text("", "What automatic means here")
         self.stain = _choice(
@@ -45,16 +47,23 @@ class Advanced(QWidget):
         self.pixel_size.setDecimals(4)
         self.pixel_size.setSpecialValueText("As the slide says")
         self.pixel_size.setSuffix(" µm")
-        self.pixel_size.setAccessibleName("Pixel size instead of the slide's own")
+        self.pixel_size.setAccessibleName("Pixel size where the slide says none")
+        self.pixel_size.setToolTip("Only for slides that do not say it themselves")
         self.batch = QSpinBox()
         self.batch.setRange(0, 1024)
         self.batch.setSpecialValueText(AUTOMATIC)
         self.batch.setAccessibleName("Patches at once")
+        self.batch.setToolTip("Patches at once; fewer need less memory")
         self.batch.setValue(int(kept.get("batch", 0)))
         self.head = _choice("Attention head", [("Mean of all", MEAN)])
+        self.head.setToolTip("A model looks in several ways at once; choose one alone")
         self.unit = _choice(
             "Attention scale",
             [("Times average", TIMES), ("Percentiles of this slide", PERCENTILE)],
+        )
+        self.unit.setToolTip(
+            "Times average is the same on every slide; percentiles use all colours on "
+            "each, however even it is"
         )
         self.room = QSpinBox()
         self.room.setRange(1, 1000)
@@ -119,7 +128,15 @@ class Advanced(QWidget):
 
     @property
     def slide_mpp(self) -> float | None:
+        if not self.pixel_size.isEnabled():
+            return None
         return self.pixel_size.value() or None
+
+    def follow_slide(self, says_size: bool) -> None:
+        """What a slide says itself cannot be told otherwise."""
+        if says_size == self.pixel_size.isEnabled():
+            self.pixel_size.setValue(0.0)
+        self.pixel_size.setEnabled(not says_size)
 
     def keep(self) -> None:
         remember(
@@ -175,9 +192,11 @@ class Advanced(QWidget):
 
     def _tend_cache(self, limit: int | None) -> None:
         """Beside the window: a folder may be large, or on a slow disk."""
-        worker = create_worker(_cache_size, limit)
-        worker.returned.connect(self._say_size)
-        worker.start()
+        beside(
+            lambda: _cache_size(limit),
+            self._say_size,
+            lambda error: show_error(f"The kept features cannot be tended: {error}"),
+        )
 
     def _say_size(self, size: int) -> None:
         self.cache.setText(f"Kept features take {size / GIGABYTE:.2f} GB.")

@@ -4,15 +4,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from napari.qt.threading import create_worker
 from napari.utils.notifications import show_error, show_info
 
 from napari_spt import _layers
 from napari_spt._analysis import DONE, FAILED
+from napari_spt._beside import beside
 from napari_spt._display import Shown
 from napari_spt._engine import Message
 from napari_spt._places import odd_places
-from napari_spt._post import post
+from napari_spt._post import ENDS, post
+from napari_spt._questions import LIKE_SHOWN
 
 if TYPE_CHECKING:
     from napari_spt._work import Work
@@ -31,16 +32,19 @@ class Alike:
         features = shown.analysis.features
         if features is None:
             return
-        worker = create_worker(_look_alikes, features)
 
         def loaded(found: tuple) -> None:
             shown.look_alikes, shown.likeness_xy = found
             if not self.dock.is_closed:
                 self.dock.follow()
 
-        worker.returned.connect(loaded)
-        worker.start()
+        def failed(error: Exception) -> None:
+            show_error(f"What looks alike cannot be found: {error}")
+
+        beside(lambda: _look_alikes(features), loaded, failed)
         if shown.analysis.model is None:
+            shown.is_sorted = False
+            self.dock.follow()
             post().ask(
                 "explore",
                 lambda message: self._take_kinds(shown, message),
@@ -51,6 +55,9 @@ class Alike:
     def _take_kinds(self, shown: Shown, message: Message) -> None:
         if self.dock.is_closed or shown is not self.work.analyses.get(shown.maps.key):
             return
+        if message.event in ENDS:
+            shown.is_sorted = True
+            self.dock.follow()
         if message.event == FAILED:
             show_error(str(message.facts.get("sentence")))
         elif message.event == DONE:
@@ -81,10 +88,13 @@ class Alike:
         self._asked_of = shown
         l0_xy = shown.lattice.l0(shown.layer, world_yx)
         if dock.display.draw_likeness(shown, l0_xy):
-            attention = shown.maps.find(_layers.ATTENTION)
-            if attention is not None:
-                attention.visible = False
-            dock.display.draw_legend(shown, dock.controls.settings)
+            # One map at a time: no colour of this one is to be mixed.
+            for kind in (_layers.ATTENTION, _layers.CLASSES, _layers.KINDS):
+                layer = shown.maps.find(kind)
+                if layer is not None:
+                    layer.visible = False
+            dock.questions.say_hint(LIKE_SHOWN)
+            dock.display.follow_layers()
         else:
             show_info(
                 "There is no tissue here that was looked at. Click another place."
@@ -96,6 +106,9 @@ class Alike:
             return
         shown.maps.remove(_layers.LIKENESS, _layers.REGION)
         shown.wanted.clear()
+        kinds = shown.maps.find(_layers.KINDS)
+        if kinds is not None:
+            kinds.visible = True
         if shown in self.work.analyses.values():
             self.dock.display.follow_controls(shown, self.dock.controls.settings)
         self.dock.redraw()

@@ -111,6 +111,22 @@ class Analysis:
     sentence: str = ""
     features: Path | None = None
     reused: bool = False
+    model_name: str = ""
+
+    def asks_the_same(self, other: "Analysis") -> bool:
+        """Whether another analysis is of the same slide, by the same model."""
+        return (self.slide.path, self.model, self.slide_mpp) == (
+            other.slide.path,
+            other.model,
+            other.slide_mpp,
+        )
+
+    def take_over(self, before: "Analysis") -> None:
+        """Know what an analysis before this one found."""
+        self.patches, self.l0_step_xy = before.patches, before.l0_step_xy
+        self.reading, self.class_reading = before.reading, before.class_reading
+        self.tissue, self.l0_tissue_scale = before.tissue, before.l0_tissue_scale
+        self.features = before.features
 
     @property
     def is_open(self) -> bool:
@@ -119,7 +135,7 @@ class Analysis:
     @property
     def um_pixel_xy(self) -> tuple[float, float] | None:
         """Micrometres a level-0 pixel, as the file or its user said."""
-        if self.slide_mpp is not None:
+        if self.slide.mpp_xy is None and self.slide_mpp is not None:
             return self.slide_mpp, self.slide_mpp
         return self.slide.mpp_xy
 

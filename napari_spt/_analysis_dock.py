@@ -1,6 +1,5 @@
 """The "Slide analysis" dock: a slide, a model, one button, and what comes of it."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +11,14 @@ from qtpy.QtCore import QEvent, QSignalBlocker, QTimer
 from qtpy.QtWidgets import QComboBox, QFileDialog
 
 from napari_spt import _keys
+from napari_spt._analysis import CANCELLED, Analysis
 from napari_spt._analysis_form import WELCOME, AnalysisForm
 from napari_spt._display import Display, Shown
 from napari_spt._post import post
 from napari_spt._slide_source import key_of, slide_layers, slide_source
 from napari_spt._viewing import Flight, camera, canvas_size, scale_bar
 from napari_spt._window_calls import make_window_calls_safe
-from napari_spt._words import slide_words, trouble_words
+from napari_spt._words import slide_words, trouble_words, with_ending
 from napari_spt._work import Work
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class AnalysisDock(AnalysisForm):
         self.is_closed = False
         self._was_docked = False
         self._has_scale = False
+        self._hidden: list[Layer] = []
         self.work = Work(self)
         self._connect()
         _keys.register(self)
@@ -48,7 +49,7 @@ class AnalysisDock(AnalysisForm):
     def _connect(self) -> None:
         self.open_button.clicked.connect(self.choose_slide)
         self.sample_button.clicked.connect(self.open_sample)
-        self.slide.activated.connect(lambda _: self._turn_to_slide())
+        self.slide.activated.connect(lambda _: self._choose_slide())
         self.model.changed.connect(self.follow)
         self.analyse.clicked.connect(lambda: self.work.begin())
         self.cancel.clicked.connect(lambda: self.work.cancel())
@@ -65,7 +66,18 @@ class AnalysisDock(AnalysisForm):
         self._keeping.setSingleShot(True)
         self._keeping.setInterval(1000)
         self._keeping.timeout.connect(self.keep_settings)
-        self.controls.changed.connect(self._keeping.start)
+        advanced = self.advanced
+        for signal in (
+            self.controls.changed,
+            advanced.encoder.currentIndexChanged,
+            advanced.device.currentIndexChanged,
+            advanced.stain.currentIndexChanged,
+            advanced.batch.valueChanged,
+            advanced.room.valueChanged,
+        ):
+            signal.connect(lambda *_: self._keeping.start())
+        advanced.pixel_size.valueChanged.connect(lambda _: self.follow())
+        self.pixel_size.changed.connect(self.follow)
         self.export.clicked.connect(self.choose_report)
         layers = self.viewer.layers
         layers.events.inserted.connect(self._follow_layers)
@@ -114,6 +126,14 @@ class AnalysisDock(AnalysisForm):
                 self.slide.setCurrentIndex(at)
         self._turn_to_slide()
 
+    def _choose_slide(self) -> None:
+        """A slide of the list becomes the active layer too: whoever adds layers, and
+        napari itself, goes back to that one."""
+        layer = self.layer
+        if layer is not None:
+            self.viewer.layers.selection.active = layer
+        self._turn_to_slide()
+
     def _turn_to_slide(self) -> None:
         """Show what is known of the chosen slide."""
         layer = self.layer
@@ -135,6 +155,7 @@ class AnalysisDock(AnalysisForm):
     def _on_removed(self, event: object) -> None:
         self.work.forget(event.value)
         self._follow_layers()
+        self.display.follow_layers()
 
     # What is offered
 
@@ -150,27 +171,33 @@ class AnalysisDock(AnalysisForm):
         self.slide.setVisible(self.slide.count() > 1)
         if source is not None:
             self.slide_facts.setText(slide_words(source))
+            self.advanced.follow_slide(source.mpp_xy is not None)
             asks = source.mpp_xy is None and self.advanced.slide_mpp is None
             if asks:
-                self.pixel_size.ask(source.l0_size_xy)
+                self.pixel_size.ask(key_of(layer), source.l0_size_xy)
             self.pixel_size.setVisible(asks)
-        self.analyse.setEnabled(not is_open and not self.work.is_preparing)
-        self.analyse.setText(
-            "Analyse again" if analysis is not None and not is_open else "Analyse"
-        )
+        is_answered = not self.pixel_size.isVisibleTo(self) or bool(self.pixel_size.um)
+        is_busy = is_open or self.work.is_preparing
+        self.analyse.setEnabled(not is_busy and is_answered)
+        self.analyse.setText(self._offer(analysis))
         self.cancel.setVisible(is_open)
-        self.running.setVisible(is_open or self.work.is_preparing)
+        is_sorting = shown is not None and not shown.is_sorted
+        self.running.setVisible(is_busy or is_sorting)
+        if is_sorting and not is_busy:
+            self.bar.setRange(0, 0)
+            self.progress.setText("Looking for what is alike…")
         reading = None if analysis is None else analysis.reading
         has_attention = reading is not None and len(reading.attention) > 0
         has_kinds = shown is not None and bool(shown.kinds)
         self.reading.setVisible(has_attention)
         self.tissue_words.setVisible(has_kinds)
         self.answer_section.setVisible(has_attention or has_kinds)
-        self.answer_section.heading.setText(
-            "<b>What the model says</b>"
-            if has_attention
-            else "<b>What the slide is made of</b>"
-        )
+        heading = "What the slide is made of"
+        if has_attention:
+            heading = "What the model says"
+            if analysis.model != self.model.path:
+                heading = f"What “{analysis.model_name}” said"
+        self.answer_section.heading.setText(f"<b>{heading}</b>")
         self.strip_section.setVisible(bool(self.strip.places))
         self.controls_section.setVisible(has_attention)
         self.controls.classes.setVisible(
@@ -192,6 +219,16 @@ class AnalysisDock(AnalysisForm):
             self.advanced.show_heads(len(reading.attention))
         self.advanced.show_devices(post().about)
 
+    def _offer(self, analysis: Analysis | None) -> str:
+        """What the button says."""
+        if analysis is None or analysis.is_open:
+            return "Analyse"
+        if analysis.model == self.model.path:
+            return "Go on" if analysis.state == CANCELLED else "Analyse again"
+        return (
+            "Map the tissue" if self.model.path is None else "Analyse with this model"
+        )
+
     def redraw(self) -> None:
         """Draw the maps anew, as the controls say."""
         if self.shown is None:
@@ -209,6 +246,9 @@ class AnalysisDock(AnalysisForm):
     def _choose_view(self) -> None:
         head = self.advanced.head.currentData()
         self.controls.set_way(-1 if head is None else head, _data(self.advanced.unit))
+        shown = self.shown
+        if shown is not None and not shown.analysis.is_open and not shown.kinds:
+            self.work.show_places(shown)
 
     def _open_advanced(self, is_open: bool) -> None:
         if is_open:
@@ -220,7 +260,7 @@ class AnalysisDock(AnalysisForm):
     def choose_slide(self) -> None:
         from napari_spt._open_command import choose_and_open
 
-        self.dialog = choose_and_open(self.viewer)
+        self.dialog = choose_and_open(self.viewer, offers=False)
 
     def open_sample(self) -> None:
         self.sample_button.setEnabled(False)
@@ -251,18 +291,21 @@ class AnalysisDock(AnalysisForm):
         middle = ((top[0] + bottom[0]) / 2, (top[1] + bottom[1]) / 2)
         self.flight.to(middle, min(canvas_size(self)) / (3 * size))
 
-    def hide_overlays(self) -> list[Layer]:
-        """Show the slide alone; gives what was hidden."""
+    def hide_overlays(self) -> None:
+        """Show the slide alone."""
         if self.shown is None:
-            return []
-        hidden = [la for la in self.display.overlays(self.shown) if la.visible]
+            return
+        seen = [la for la in self.display.overlays(self.shown) if la.visible]
+        # What is hidden already is to come back too.
+        self._hidden += seen
         self.display.hide_legend()
-        for layer in hidden:
+        for layer in seen:
             layer.visible = False
-        return hidden
 
-    def show_again(self, layers: Sequence[Layer]) -> None:
-        for layer in layers:
+    def show_again(self) -> None:
+        """Show what was hidden."""
+        hidden, self._hidden = self._hidden, []
+        for layer in hidden:
             layer.visible = True
         self.redraw()
 
@@ -277,7 +320,11 @@ class AnalysisDock(AnalysisForm):
         self.save.filterSelected.connect(
             lambda chosen: self.save.setDefaultSuffix(FORMATS[chosen].lstrip("."))
         )
-        self.save.fileSelected.connect(lambda path: self.work.write_report(Path(path)))
+        self.save.fileSelected.connect(
+            lambda path: self.work.write_report(
+                with_ending(Path(path), FORMATS[self.save.selectedNameFilter()])
+            )
+        )
         self.save.open()
 
     # Coming and going

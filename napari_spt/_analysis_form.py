@@ -153,6 +153,6 @@ class AnalysisForm(QWidget):
 
     def _keep_wide(self, width: int) -> None:
         """Never so narrow that something is cut off, however large the text."""
-        width += self.scroll.verticalScrollBar().sizeHint().width()
+        width = max(280, width) + self.scroll.verticalScrollBar().sizeHint().width()
         if width != self.scroll.minimumWidth():
             self.scroll.setMinimumWidth(width)

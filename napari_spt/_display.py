@@ -51,6 +51,15 @@ class Shown:
     wanted: dict[str, bool] = field(default_factory=dict)
     look_alikes: Any = None
     likeness_xy: NDArray[np.int64] | None = None
+    is_sorted: bool = True
+
+    def take_over(self, before: "Shown") -> None:
+        """Show what an analysis before this one found, until there is something new."""
+        self.analysis.take_over(before.analysis)
+        self.hover, self.kinds = before.hover, before.kinds
+        self.is_even, self.is_outlined = before.is_even, before.is_outlined
+        self.wanted = before.wanted
+        self.look_alikes, self.likeness_xy = before.look_alikes, before.likeness_xy
 
     @property
     def lattice(self) -> Lattice | None:
@@ -94,18 +103,19 @@ class Display:
         self.draw_legend(shown, settings)
         self._watch(shown, settings)
 
+    def follow_layers(self) -> None:
+        """Layers were shown, hidden or removed by hand: so are outlines and legend."""
+        if self._drawn is not None:
+            self._outline_classes(self._drawn[0])
+            self.draw_legend(*self._drawn)
+
     def _watch(self, shown: Shown, settings: ViewSettings) -> None:
         """Follow layers that are shown or hidden by hand."""
         self._drawn = (shown, settings)
         for layer in self.overlays(shown):
             if layer not in self._watched:
                 self._watched.add(layer)
-                layer.events.visible.connect(self._on_visible)
-
-    def _on_visible(self, _event: object = None) -> None:
-        if self._drawn is not None:
-            self._outline_classes(self._drawn[0])
-            self.draw_legend(*self._drawn)
+                layer.events.visible.connect(self.follow_layers)
 
     def follow_controls(self, shown: Shown, settings: ViewSettings) -> None:
         """What a control of the view changes; all else stays as it was drawn."""
@@ -206,6 +216,9 @@ class Display:
         left, top = (int(part) for part in cell)
         box = (left, top, left + int(step[0]), top + int(step[1]))
         shown.maps.show_box(box, lattice)
+        self._tell(shown)
+        if self._drawn is not None:
+            self._watch(shown, self._drawn[1])
         return True
 
     def draw_tissue(self, shown: Shown) -> None:
@@ -267,6 +280,9 @@ class Display:
             if layer is not None and abs(layer.opacity - opacity * fade) > 0.004:
                 layer.opacity = opacity * fade
 
+    def is_drawn(self, shown: Shown) -> bool:
+        return self._drawn is not None and self._drawn[0] is shown
+
     def hide_legend(self) -> None:
         self._drawn = None
         if self._legend is not None:
@@ -282,7 +298,7 @@ class Display:
         self._told = []
         self._drawn = None
         for layer in self._watched:
-            layer.events.visible.disconnect(self._on_visible)
+            layer.events.visible.disconnect(self.follow_layers)
         self._watched.clear()
         if self._legend is not None:
             self._legend.hide()
@@ -306,7 +322,7 @@ class Display:
         if ours.get("is_outlined") != shown.is_outlined:
             ours["is_outlined"] = shown.is_outlined
             layer.contour = int(shown.is_outlined)
-        layer.opacity = _class_opacity(shown) * self.fade(shown)
+            layer.opacity = _class_opacity(shown) * self.fade(shown)
 
     def _is_seen(self, shown: Shown, kind: str) -> bool:
         layer = shown.maps.find(kind)

@@ -36,9 +36,12 @@ def hide_overlays(viewer: ViewerModel) -> Generator[None, None, None]:
     if dock is None:
         yield
         return
-    hidden = dock.hide_overlays()
-    yield
-    dock.show_again(hidden)
+    dock.hide_overlays()
+    try:
+        yield
+    finally:
+        # Also where the release of the key went to another window.
+        dock.show_again()
 
 
 def next_region(viewer: ViewerModel) -> None:

@@ -16,7 +16,7 @@ from qtpy.QtWidgets import (
 from spt_core.insight.colours import heat_colours
 
 MARGIN = 12
-PAPER, INK = "rgba(255, 255, 255, 225)", "#1e1e1e"
+PAPER, INK, EDGE = "rgba(255, 255, 255, 225)", "#1e1e1e", "rgba(0, 0, 0, 60)"
 
 
 class ColourBar(QWidget):
@@ -77,7 +77,8 @@ class Legend(QFrame):
         self.setAccessibleName("Legend")
         # On paper in both themes: it lies over a slide, which is bright in both.
         self.setStyleSheet(
-            f"#spt_legend {{ background: {PAPER}; border-radius: 6px; }}"
+            f"#spt_legend {{ background: {PAPER}; border: 1px solid {EDGE};"
+            " border-radius: 6px; }"
             f"#spt_legend QWidget {{ background: transparent; color: {INK}; }}"
         )
         self.box = QVBoxLayout(self)
@@ -197,4 +198,5 @@ class ClassPart(QWidget):
             row, side = divmod(number, columns)
             self.grid.addWidget(swatch, row + 1, 2 * side)
             self.grid.addWidget(name, row + 1, 2 * side + 1)
+        self.grid.setColumnStretch(3, columns - 1)
         self.grid.invalidate()

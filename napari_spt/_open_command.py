@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from napari.layers import Layer
 from napari.qt.threading import create_worker
 from napari.settings import get_settings
 from napari.utils.notifications import show_error, show_info
@@ -15,13 +16,13 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from napari_spt._reader import get_reader, slide_layer
 from napari_spt._settings import remember, remembered
 from napari_spt._viewing import scale_bar
 from spt_core.errors import InputError
 from spt_core.slides import SLIDE_ENDINGS, Slide, open_slide
 
 if TYPE_CHECKING:
-    from napari.layers import Layer
     from napari.viewer import Viewer
 
 PLUGIN = "napari-spt"
@@ -31,15 +32,20 @@ DEFAULT_ENDINGS = (".svs", ".ndpi", ".vms", ".vmu", ".scn", ".mrxs", ".svslide",
 _RECENT = 8
 
 
-def choose_and_open(viewer: "Viewer") -> QFileDialog:
-    """Let the user choose slides, and open them; the window stays alive meanwhile."""
+def choose_and_open(viewer: "Viewer", *, offers: bool = True) -> QFileDialog:
+    """Let the user choose slides, and open them; the window stays alive meanwhile.
+
+    With ``offers`` the first slide brings the offer to be the default reader.
+    """
     endings = [*SLIDE_ENDINGS, *(ending.upper() for ending in SLIDE_ENDINGS)]
     patterns = " ".join(f"*{ending}" for ending in endings)
     dialog = QFileDialog(_window(), "Open slide", remembered("last_folder", ""))
     dialog.setNameFilters([f"Slides ({patterns})", "All files (*)"])
     dialog.setOption(QFileDialog.Option.HideNameFilterDetails)
     dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
-    dialog.filesSelected.connect(lambda paths: open_slides(viewer, paths))
+    dialog.filesSelected.connect(
+        lambda paths: open_slides(viewer, paths, offers=offers)
+    )
     dialog.open()
     return dialog
 
@@ -48,6 +54,8 @@ def open_slides(
     viewer: "Viewer",
     paths: Sequence[str | Path],
     then: Callable[["Layer"], None] | None = None,
+    *,
+    offers: bool = True,
 ) -> None:
     """Open slides as layers.
 
@@ -69,8 +77,12 @@ def open_slides(
         recent = [str(result.path), *recent_slides()]
         remember("recent_slides", list(dict.fromkeys(recent))[:_RECENT])
         remember("last_folder", str(result.path.parent))
-        (layer,) = viewer.open(str(result.path), plugin=PLUGIN)
-        _greet(viewer, result)
+        if get_reader(str(result.path)) is None:
+            # What is left to napari when it is dropped on the window is asked for here.
+            layer = viewer.add_layer(Layer.create(*slide_layer(result)))
+        else:
+            (layer,) = viewer.open(str(result.path), plugin=PLUGIN)
+        _greet(viewer, result, offers=offers)
         if then is not None:
             then(layer)
 
@@ -79,7 +91,7 @@ def open_slides(
     worker.start()
 
 
-def _greet(viewer: "Viewer", slide: Slide) -> None:
+def _greet(viewer: "Viewer", slide: Slide, *, offers: bool) -> None:
     if slide.mpp_xy is None:
         show_info(
             f"{slide.path.name} does not say how large a pixel is: "
@@ -87,7 +99,7 @@ def _greet(viewer: "Viewer", slide: Slide) -> None:
         )
     else:
         scale_bar(viewer).visible = True
-    if not remembered("asked_default_reader"):
+    if offers and not remembered("asked_default_reader"):
         offer_default()
 
 

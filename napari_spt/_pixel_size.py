@@ -10,9 +10,7 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
 )
 
-from napari_spt._settings import remember, remembered
-
-USUAL = {"20×": 0.5, "40×": 0.25}
+USUAL = {"10×": 1.0, "20×": 0.5, "40×": 0.25}
 
 
 class PixelSizeQuestion(QFrame):
@@ -29,11 +27,12 @@ class PixelSizeQuestion(QFrame):
         self.words.setWordWrap(True)
         self.value = QDoubleSpinBox()
         self.value.setDecimals(3)
-        self.value.setRange(0.05, 20.0)
+        # Nothing is taken for granted: what was true of another slide is no answer.
+        self.value.setRange(0.0, 20.0)
+        self.value.setSpecialValueText("choose")
         self.value.setSingleStep(0.05)
         self.value.setSuffix(" µm a pixel")
         self.value.setAccessibleName("Pixel size in micrometres")
-        self.value.setValue(float(remembered("pixel_size", 0.5)))
         self.buttons = {}
         row = QGridLayout()
         row.setColumnStretch(0, 1)
@@ -52,26 +51,32 @@ class PixelSizeQuestion(QFrame):
         box.addWidget(self.words)
         box.addLayout(row)
         box.addWidget(self.ruler)
+        self._asked_of = ""
         self._size: tuple[int, int] = (0, 0)
         self.value.valueChanged.connect(self._answered)
 
     @property
-    def um(self) -> float:
-        return self.value.value()
+    def um(self) -> float | None:
+        """The answer; None as long as there is none."""
+        return self.value.value() or None
 
-    def ask(self, l0_size_xy: tuple[int, int]) -> None:
+    def ask(self, key: str, l0_size_xy: tuple[int, int]) -> None:
+        """Ask of the slide known by ``key``."""
         self._size = l0_size_xy
+        if key != self._asked_of:
+            self._asked_of = key
+            self.value.setValue(0.0)
         self._explain()
         self.show()
-
-    def keep(self) -> None:
-        remember("pixel_size", self.um)
 
     def _answered(self) -> None:
         self._explain()
         self.changed.emit()
 
     def _explain(self) -> None:
+        self.ruler.setVisible(self.um is not None)
+        if self.um is None:
+            return
         width, height = (n * self.um / 1000 for n in self._size)
         self.ruler.setText(
             f"Ruler: the picture would be {width:.1f} × {height:.1f} mm, and a red "

@@ -12,7 +12,7 @@ from qtpy.QtWidgets import QPushButton, QVBoxLayout, QWidget
 from napari_spt._curve import Curve
 from napari_spt._engine import Message
 from napari_spt._parts import Folded, text
-from napari_spt._post import post
+from napari_spt._post import ENDS, post
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
@@ -25,6 +25,11 @@ LIKE, WITHOUT, CHECK = (
     "Does it look in the right place?",
 )
 WITHOUT_LAYER = "What if not here?"
+DRAW = "Draw around a part of the slide: press, go round, let go."
+LIKE_SHOWN = (
+    "The brighter, the more alike. Click another place, or press the button again to "
+    "end."
+)
 
 
 class Questions(QWidget):
@@ -49,17 +54,18 @@ class Questions(QWidget):
         )
         self.hint = text("", "What to do now")
         self.answer = text("", "Answer to the question")
+        self.why_not = text("", "Why some questions cannot be asked")
         self.curve = Curve()
         self.folded = Folded("Show the curve", self.curve)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         for widget in (self.like, self.without, self.check):
             box.addWidget(widget)
-        for widget in (self.hint, self.answer, self.folded):
+        for widget in (self.why_not, self.hint, self.answer, self.folded):
             widget.hide()
             box.addWidget(widget)
         self._drawing: Shapes | None = None
-        self._request: int | None = None
+        self._asked: dict[str, int] = {}
         self.like.toggled.connect(self._like)
         self.without.toggled.connect(self._without)
         self.check.clicked.connect(self._check)
@@ -72,19 +78,20 @@ class Questions(QWidget):
         named = known and reading is not None and reading.probabilities is not None
         self.like.setEnabled(shown is not None and shown.look_alikes is not None)
         self.without.setEnabled(bool(named))
-        self.check.setEnabled(bool(named))
-        why = "" if known else "Can be asked once the whole slide has been seen."
-        for button in (self.like, self.without, self.check):
-            button.setStatusTip(why)
+        self.check.setEnabled(bool(named) and CHECK not in self._asked)
+        why = ""
+        if known and reading is not None and not named:
+            why = "The other questions need an answer: the model names no class here."
+        self.why_not.setText(why)
+        self.why_not.setVisible(bool(why))
 
     def end(self) -> None:
         """Put away what was being asked."""
         self.like.setChecked(False)
         self.without.setChecked(False)
-        for widget in (self.hint, self.answer, self.folded):
-            widget.hide()
-        post().forget(self._request)
-        self._request = None
+        self._clear()
+        for question in (WITHOUT, CHECK):
+            self._forget(question)
 
     # More like this
 
@@ -92,7 +99,8 @@ class Questions(QWidget):
         callbacks = self.viewer.mouse_drag_callbacks
         if is_on:
             self.without.setChecked(False)
-            self._say_hint("Click a place on the slide.")
+            self._clear()
+            self.say_hint("Click a place on the slide.")
             callbacks.append(self._click)
             return
         if self._click in callbacks:
@@ -114,15 +122,16 @@ class Questions(QWidget):
     def _without(self, is_on: bool) -> None:
         if not is_on:
             self._put_away_drawing()
-            self.hint.hide()
-            self.answer.hide()
+            self._forget(WITHOUT)
+            self._clear()
             self.compared.emit(None)
             return
         self.like.setChecked(False)
+        self._clear()
         shown = self._shown()
         if shown is None:
             return
-        self._say_hint("Draw around a part of the slide: press, go round, let go.")
+        self.say_hint(DRAW)
         layer = Shapes(
             ndim=2,
             name=WITHOUT_LAYER,
@@ -136,15 +145,21 @@ class Questions(QWidget):
         self.viewer.layers.selection.active = layer
         layer.mode = "add_polygon_lasso"
         layer.events.data.connect(self._drawn)
+        self.viewer.layers.events.removed.connect(self._on_removed)
         self._drawing = layer
 
     def _drawn(self, event: Any) -> None:
         action = str(getattr(event, "action", ""))
-        if "added" not in action and "removed" not in action:
+        if not any(done in action for done in ("added", "removed", "changed")):
             return
         if "ing" in action.rpartition(".")[2]:
             return
         self.ask_without()
+
+    def _on_removed(self, event: Any) -> None:
+        """The drawing is deleted by hand: the question is over."""
+        if event.value is self._drawing:
+            self.without.setChecked(False)
 
     def ask_without(self) -> None:
         """Ask for the answer without what is drawn."""
@@ -156,13 +171,15 @@ class Questions(QWidget):
             for one in layer.data
             if len(one) >= 3
         ]
+        self._forget(WITHOUT)
+        self._clear()
+        self.compared.emit(None)
         if not region:
-            self.compared.emit(None)
+            self.say_hint(DRAW)
             return
-        self._say_hint("Asking again without it…")
-        post().forget(self._request)
+        self.say_hint("Asking again without it…")
         analysis = shown.analysis
-        self._request = post().ask(
+        self._asked[WITHOUT] = post().ask(
             "what_if",
             self._without_answered,
             user=self._user,
@@ -173,11 +190,12 @@ class Questions(QWidget):
         )
 
     def _without_answered(self, message: Message) -> None:
+        if message.event in ENDS:
+            self._asked.pop(WITHOUT, None)
         if message.event == "failed":
-            self._say_hint("")
-            show_error(str(message.facts.get("sentence")))
+            self.say_hint(str(message.facts.get("sentence")))
         elif message.event == "done":
-            self._say_hint("Draw another part, or press the button again to end.")
+            self.say_hint("Draw another part, or press the button again to end.")
             after = message.facts["after"]
             self.compared.emit(after["probabilities"])
             self._say(without_words(message.facts))
@@ -186,6 +204,7 @@ class Questions(QWidget):
         layer, self._drawing = self._drawing, None
         if layer is not None:
             layer.events.data.disconnect(self._drawn)
+            self.viewer.layers.events.removed.disconnect(self._on_removed)
             if layer in self.viewer.layers:
                 self.viewer.layers.remove(layer)
 
@@ -195,10 +214,12 @@ class Questions(QWidget):
         shown = self._shown()
         if shown is None:
             return
+        self.like.setChecked(False)
+        self.without.setChecked(False)
+        self._clear()
         self.check.setEnabled(False)
-        self._say_hint("Taking tissue away bit by bit…")
-        post().forget(self._request)
-        self._request = post().ask(
+        self.say_hint("Taking tissue away bit by bit…")
+        self._asked[CHECK] = post().ask(
             "faithfulness",
             self._check_answered,
             user=self._user,
@@ -210,10 +231,15 @@ class Questions(QWidget):
     def _check_answered(self, message: Message) -> None:
         if message.event == "progress":
             done, total = message.facts.get("done"), message.facts.get("total")
-            if total:
-                self._say_hint(f"Taking tissue away bit by bit: {done} of {total}…")
+            if total and not self._is_asking:
+                self.say_hint(f"Taking tissue away bit by bit: {done} of {total}…")
             return
-        self.check.setEnabled(True)
+        if message.event not in ENDS:
+            return
+        self._asked.pop(CHECK, None)
+        self.follow()
+        if self._is_asking:
+            return  # meanwhile something else is asked, and shown
         self.hint.hide()
         if message.event == "failed":
             show_error(str(message.facts.get("sentence")))
@@ -222,11 +248,23 @@ class Questions(QWidget):
             self.curve.show_curves(message.arrays, message.facts["class_name"])
             self.folded.show()
 
+    @property
+    def _is_asking(self) -> bool:
+        return self.like.isChecked() or self.without.isChecked()
+
+    def _forget(self, question: str) -> None:
+        post().forget(self._asked.pop(question, None))
+
+    def _clear(self) -> None:
+        """No old answer stays below a new question."""
+        for widget in (self.hint, self.answer, self.folded):
+            widget.hide()
+
     def _say(self, words: str) -> None:
         self.answer.setText(words)
         self.answer.setVisible(bool(words))
 
-    def _say_hint(self, words: str) -> None:
+    def say_hint(self, words: str) -> None:
         self.hint.setText(words)
         self.hint.setVisible(bool(words))
 
@@ -247,7 +285,7 @@ def without_words(facts: dict[str, Any]) -> str:
     )
     return (
         f"What you drew {verdict}: without these {facts['removed']:,} patches "
-        f"“{name}” goes from {was:.0%} to {now:.0%}."
+        f"“{name}” goes from {100 * was:.0f} % to {100 * now:.0f} %."
     )
 
 
@@ -256,8 +294,8 @@ def check_words(facts: dict[str, Any]) -> str:
     name, area = facts["class_name"], float(facts["area"])
     if area > 0.05:
         return (
-            f"Yes, what it looked at matters: without it, “{name}” goes sooner than "
-            "without other tissue."
+            f"What it looked at matters: without it, “{name}” drops faster than "
+            "without other tissue. Whether it is the right tissue, only you can say."
         )
     if area < -0.05:
         return (

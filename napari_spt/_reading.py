@@ -15,7 +15,7 @@ UNDECIDED = "Undecided"
 def seen_words(reading: Reading) -> str:
     """How much of the tissue the answer is from."""
     if reading.seen >= 1:
-        return f"Seen all of the tissue ({reading.patches:,} patches)."
+        return f"Seen all {reading.patches:,} patches with enough tissue."
     share = min(99, max(1, round(100 * reading.seen)))
     return f"Seen {share} % of the tissue so far."
 
@@ -28,7 +28,8 @@ def headline(reading: Reading) -> tuple[str, str]:
     if reading.verdict == "unlike":
         if not name and reading.sentences:
             # The model declines to name a class; its own words say why.
-            return UNLIKE, reading.sentences[0].removeprefix(f"{UNLIKE}.").strip()
+            words = reading.sentences[0].removeprefix(f"{UNLIKE}.").strip()
+            return UNLIKE, words.partition(" Seen so far")[0]
         lead = f" It would say “{name}”." if name else ""
         return UNLIKE, doubts + lead
     if reading.verdict == "undecided":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from napari.qt.threading import GeneratorWorker, create_worker
+from napari.utils.notifications import show_warning
 from numpy.typing import NDArray
 from qtpy.QtCore import QPoint, QRect, QSize, Qt, Signal
 from qtpy.QtGui import QIcon, QImage, QPixmap
@@ -173,7 +174,10 @@ class RegionStrip(QWidget):
         self.flow.addWidget(button)
         button.show()
 
-    def _show_picture(self, found: tuple[int, NDArray[np.uint8]]) -> None:
+    def _show_picture(self, found: tuple[int, NDArray[np.uint8]] | Exception) -> None:
+        if isinstance(found, Exception):
+            show_warning(f"The regions' pictures cannot be read: {found}")
+            return
         number, rgb = found
         if number < len(self.buttons):
             self.buttons[number].setIcon(QIcon(_pixmap(rgb)))
@@ -184,18 +188,21 @@ def _pictures(
     corners: Sequence[tuple[int, int]],
     l0_size_xy: tuple[int, int],
     side: int,
-) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """The pixels of places, one after the other."""
+) -> Iterator[tuple[int, NDArray[np.uint8]] | Exception]:
+    """The pixels of places, one after the other; or why there are none."""
     from spt_core.insight.picture import read_patch
     from spt_core.slides import open_slide
 
-    slide = open_slide(path)
     try:
-        for number, l0_xy in enumerate(corners):
-            picture = read_patch(slide, np.asarray(l0_xy), l0_size_xy, 2 * side)
-            yield number, np.asarray(picture)
-    finally:
-        slide.close()
+        slide = open_slide(path)
+        try:
+            for number, l0_xy in enumerate(corners):
+                picture = read_patch(slide, np.asarray(l0_xy), l0_size_xy, 2 * side)
+                yield number, np.asarray(picture)
+        finally:
+            slide.close()
+    except Exception as error:  # noqa: BLE001
+        yield error
 
 
 def _pixmap(rgb: NDArray[np.uint8]) -> QPixmap:

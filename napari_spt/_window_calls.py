@@ -11,19 +11,31 @@ future's lock come of that.
 import sys
 from collections import deque
 from concurrent.futures import Future
+from threading import current_thread, main_thread
 from typing import Any, ClassVar
 
 _SUPERQT = "superqt.utils._ensure_thread"
 
 
 class LastingFuture(Future):
-    """A future that lives until a thousand calls later, when it was told long ago."""
+    """A future that lives until it was told, and a little longer: the call ends then.
 
-    _latest: ClassVar[deque[Any]] = deque(maxlen=1000)
+    Where the caller is the window's own thread, no signal is involved.
+    """
+
+    _waiting: ClassVar[set[Any]] = set()
+    _told: ClassVar[deque[Any]] = deque(maxlen=16)
 
     def __init__(self) -> None:
         super().__init__()
-        self._latest.append(self)
+        if current_thread() is not main_thread():
+            self._waiting.add(self)
+
+    def set_result(self, result: Any) -> None:
+        super().set_result(result)
+        if self in self._waiting:
+            self._told.append(self)
+            self._waiting.discard(self)
 
 
 def make_window_calls_safe() -> None:

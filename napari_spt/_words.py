@@ -1,5 +1,7 @@
 """Slides, progress and trouble in words."""
 
+from pathlib import Path
+
 from napari_spt._analysis import CANCELLED, FAILED, Analysis, Pace, SlideSource
 
 
@@ -13,10 +15,14 @@ def slide_words(source: SlideSource) -> str:
 
 
 def trouble_words(analysis: Analysis) -> str:
-    """Why an analysis ended before its end; nothing where it did not."""
+    """Why an analysis ended before its end, and what is to be known of it."""
+    said = list(analysis.notes)
     if analysis.state == CANCELLED:
-        return "Cancelled. What was found so far stays."
-    return analysis.sentence if analysis.state == FAILED else ""
+        stays = " What was found so far stays." if analysis.reading is not None else ""
+        said.insert(0, f"Cancelled.{stays}")
+    elif analysis.state == FAILED:
+        said.insert(0, analysis.sentence)
+    return "\n".join(dict.fromkeys(said))
 
 
 def pace_words(pace: Pace | None) -> str:
@@ -32,6 +38,26 @@ def pace_words(pace: Pace | None) -> str:
     if pace.seconds_left is not None:
         parts.append(f"{_time_words(pace.seconds_left)} left")
     return ", ".join(parts)
+
+
+def with_ending(path: Path, ending: str) -> Path:
+    """A file's path with the ending of the format that was chosen for it."""
+    name = path.name
+    if name.lower().endswith(ending):
+        return path
+    for known in (
+        ".ome.tif",
+        ".ome.tiff",
+        ".html",
+        ".geojson",
+        ".tif",
+        ".tiff",
+        ".png",
+    ):
+        if name.lower().endswith(known):
+            name = name[: -len(known)]
+            break
+    return path.with_name(name + ending)
 
 
 def _time_words(seconds: float) -> str:

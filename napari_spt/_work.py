@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from napari.layers import Layer
-from napari.qt.threading import create_worker
 from napari.utils.notifications import show_error, show_info, show_warning
 from qtpy.QtCore import QTimer
 
@@ -17,6 +16,7 @@ from napari_spt._activity import ActivityBar
 from napari_spt._advanced import features_folder
 from napari_spt._alike import Alike
 from napari_spt._analysis import CANCELLED, FAILED, Analysis, SlideSource
+from napari_spt._beside import beside
 from napari_spt._display import Shown
 from napari_spt._engine import Message
 from napari_spt._layers import SlideMaps
@@ -24,6 +24,7 @@ from napari_spt._places import top_places
 from napari_spt._post import post
 from napari_spt._regions import Place
 from napari_spt._slide_source import key_of, picture_pixels, slide_source
+from napari_spt._status import tell_plainly
 from napari_spt._viewing import camera, canvas_size
 from napari_spt._words import pace_words
 
@@ -59,7 +60,6 @@ class Work:
         um = dock.advanced.slide_mpp
         if um is None and source.mpp_xy is None:
             um = dock.pixel_size.um
-            dock.pixel_size.keep()
         if source.path is None:
             self._write_picture(layer, source, um)
         else:
@@ -71,12 +71,13 @@ class Work:
         """A picture of the window alone is written down first, beside the window."""
         from napari_spt._picture_slide import as_slide
 
-        pair = (um, um) if um is not None else source.mpp_xy or (0.5, 0.5)
+        pair = (um, um) if um is not None else source.mpp_xy
+        if pair is None:
+            return
         self.is_preparing = True
         self.dock.progress.setText("Preparing the picture…")
         self.dock.bar.setRange(0, 0)
         self.dock.follow()
-        worker = create_worker(lambda: as_slide(picture_pixels(layer), pair))
 
         def written(path: Path) -> None:
             self.is_preparing = False
@@ -91,9 +92,7 @@ class Work:
             show_error(f"The picture cannot be prepared: {error}")
             self.dock.follow()
 
-        worker.returned.connect(written)
-        worker.errored.connect(failed)
-        worker.start()
+        beside(lambda: as_slide(picture_pixels(layer), pair), written, failed)
 
     def _ask(
         self, layer: Layer, source: SlideSource, path: Path, um: float | None
@@ -107,10 +106,14 @@ class Work:
         )
         asked = dock.advanced.request
         analysis = Analysis(slide, dock.model.path, um, device=asked["device"])
+        analysis.model_name = dock.model.list.currentText()
         shown = Shown(analysis, layer, SlideMaps(self.viewer, layer, key))
-        # What is there may be of another model, or of a dock that was closed.
-        if known is None or known.analysis.model != analysis.model:
+        if known is not None and known.analysis.asks_the_same(analysis):
+            shown.take_over(known)  # until something newer comes
+        else:
+            # What is there may be of another model, or of a dock that was closed.
             shown.maps.remove(*_layers.NAMES)
+            tell_plainly(layer)
         self.analyses[key] = shown
         dock.questions.end()
         dock.strip.clear()
@@ -119,6 +122,7 @@ class Work:
             lambda message: self._take(shown, message),
             user=id(dock),
             slide=str(path),
+            title=slide.name,
             model=None if analysis.model is None else str(analysis.model),
             slide_mpp=um,
             l0_from=self._view_centre(shown),
@@ -153,7 +157,8 @@ class Work:
                 post().forget(shown.analysis.request)
                 del self.analyses[key]
                 self.activity.close()
-                self.dock.display.hide_legend()
+                if self.dock.display.is_drawn(shown):
+                    self.dock.display.hide_legend()
                 # Not now: whoever removes several layers at once counts on them.
                 QTimer.singleShot(0, partial(shown.maps.remove, *_layers.NAMES))
 
@@ -196,7 +201,7 @@ class Work:
             self._fail(shown)
         elif message.event == CANCELLED:
             self.activity.close()
-            self._show_places(shown)
+            self.show_places(shown)
         if message.event != "progress":
             self.dock.follow()
 
@@ -210,7 +215,7 @@ class Work:
         if shown.kinds:
             self.alike.show_kinds(shown)
         elif not shown.analysis.is_open:
-            self._show_places(shown)
+            self.show_places(shown)
         if shown.analysis.is_open:
             self._show_pace(shown)
 
@@ -224,9 +229,9 @@ class Work:
         if reading is not None and len(reading.attention):
             dock.reading.show_reading(reading)
             if not shown.analysis.is_open or reading.seen >= 1:
-                self._show_places(shown)
+                self.show_places(shown)
 
-    def _show_places(self, shown: Shown) -> None:
+    def show_places(self, shown: Shown) -> None:
         if shown is not self.dock.shown or shown.lattice is None:
             return
         self.fill_strip(shown, top_places(shown, self.dock.controls.settings))
@@ -246,7 +251,7 @@ class Work:
     def _finish(self, shown: Shown) -> None:
         self.activity.close()
         self._show_maps(shown)
-        self._show_places(shown)
+        self.show_places(shown)
         self.dock.advanced.make_room()
         self.alike.prepare(shown)
 
@@ -257,8 +262,8 @@ class Work:
         if analysis.kind == "no_tissue":
             self.dock.display.draw_tissue(shown)
         if analysis.kind == "no_pixel_size":
-            self.dock.pixel_size.ask(analysis.slide.l0_size_xy)
-        self._show_places(shown)
+            self.dock.pixel_size.ask(shown.maps.key, analysis.slide.l0_size_xy)
+        self.show_places(shown)
 
     # Reports
 
@@ -270,18 +275,23 @@ class Work:
             return
         names = self.dock.names_slide.isChecked()
         self.dock.export.setEnabled(False)
-        worker = create_worker(write_findings, path, shown.analysis, names_slide=names)
+        analysis = shown.analysis
 
         def ended() -> None:
             if not self.dock.is_closed:
                 self.dock.export.setEnabled(True)
 
-        worker.returned.connect(lambda path: show_info(f"Written: {path}"))
-        worker.errored.connect(
-            lambda error: show_error(f"The report cannot be written: {error}")
+        def written(path: Path) -> None:
+            show_info(f"Written: {path}")
+            ended()
+
+        def failed(error: Exception) -> None:
+            show_error(f"The report cannot be written: {error}")
+            ended()
+
+        beside(
+            lambda: write_findings(path, analysis, names_slide=names), written, failed
         )
-        worker.finished.connect(ended)
-        worker.start()
 
     # Progress
 

@@ -13,7 +13,6 @@ from napari.settings import get_settings
 from napari.utils.notifications import notification_manager
 
 from napari_spt._engine import shared_engine
-from napari_spt._settings import remembered
 from napari_spt._viewing import scale_bar
 from tests.made_slides import damage_tile, write_svs, write_tiff
 from tests.plugin.dock_tools import SLOW, open_slide, wait_ended
@@ -68,7 +67,10 @@ def test_the_pixel_size_is_asked_for_in_place(open_dock, tmp_path, sample, qtbot
     write_svs(tmp_path / "a.svs", part_of(sample), mpp=None)
     open_slide(viewer, tmp_path / "a.svs")
     assert dock.pixel_size.isVisible()
+    # Nothing is guessed.
+    assert not dock.analyse.isEnabled()
     dock.pixel_size.buttons["40×"].click()
+    assert dock.analyse.isEnabled()
     assert dock.pixel_size.um == 0.25
     assert "0.3 × 0.3 mm" in dock.pixel_size.ruler.text()
     dock.pixel_size.buttons["20×"].click()
@@ -76,9 +78,20 @@ def test_the_pixel_size_is_asked_for_in_place(open_dock, tmp_path, sample, qtbot
     analysis = wait_ended(qtbot, dock)
     assert analysis.state == "done", analysis.sentence
     assert analysis.l0_step_xy == (128, 128)
-    assert remembered("pixel_size") == 0.5
     status = dock.shown.layer.get_status((100.0, 100.0), world=True)
     assert "mm" in status["coordinates"]
+    # Nor is what was true of another slide.
+    write_svs(tmp_path / "b.svs", part_of(sample, 512), mpp=None)
+    open_slide(viewer, tmp_path / "b.svs")
+    assert not dock.analyse.isEnabled()
+
+
+def test_what_a_slide_says_itself_cannot_be_told_otherwise(open_dock, sample):
+    viewer, dock = open_dock()
+    open_slide(viewer, sample)
+    assert not dock.advanced.pixel_size.isEnabled()
+    dock.advanced.pixel_size.setValue(2.0)
+    assert dock.advanced.slide_mpp is None
 
 
 def test_a_model_for_another_magnification(open_dock, tmp_path, sample, qtbot):

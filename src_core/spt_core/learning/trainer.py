@@ -109,10 +109,11 @@ class Trainer(Loop):
     @cached_property
     def _material(self) -> str:
         # Not their names: a renamed slide that keeps its place changes no step.
-        lines = [f"{len(slide)} {slide.fingerprint()}" for slide in self.cohort]
+        lines = [f"{len(slide)} {slide.fingerprint()}\n" for slide in self.cohort]
         if self.settings.supervised:
-            lines += [*self.classes, *map(str, self.cohort.class_numbers())]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+            labels = [*self.classes, *map(str, self.cohort.class_numbers())]
+            lines += [f"{label}\n" for label in labels]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     def material(self) -> str:
         return self._material

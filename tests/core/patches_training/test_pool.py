@@ -72,6 +72,8 @@ def test_a_dicom_file_hides_neither_tiles_nor_slides(folder, tmp_path):
     shutil.copytree(folder / "tiles", here)
     tiles = {(one.path.name, False) for one in find_origins([str(here)], [])}
     (here / "scan.dcm").write_bytes(b"no image")
+    alone = {one.path.name for one in find_origins([str(here)], [])}
+    assert {name for name, _ in tiles} < alone
     make_slide(here / "slide.tif")
     Image.new("P", (8, 8)).save(here / "slide.truth.png")
     found = {(one.path.name, one.is_slide) for one in find_origins([str(here)], [])}

@@ -1,10 +1,12 @@
 """Which tiles and slides there are, and whose: folders and tables read whole."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from spt_core.errors import InputError
+from spt_core.slides.array_source import is_ome_zarr
 from spt_core.slides.folders import slides_in
 from spt_core.slides.names import is_slide_name, slide_name
 from spt_core.tokens.labels import SPLIT_WORDS, SPLITS, read_table
@@ -72,7 +74,7 @@ def _look(sources: Iterable[Path]) -> tuple[list[Path], list[Path]]:
         if source.is_dir():
             own = [path for path in slides_in(source) if _is_tissue(path)]
             slides |= dict.fromkeys(p for p in own if not _is_tile(p))
-            tiles |= dict.fromkeys(_tiles_in(source, set(own)))
+            tiles |= dict.fromkeys(_tiles_in(source))
         elif _is_tile(source):
             tiles[source] = None
         elif is_slide_name(source):
@@ -82,17 +84,21 @@ def _look(sources: Iterable[Path]) -> tuple[list[Path], list[Path]]:
     return list(tiles), list(slides)
 
 
-def _tiles_in(folder: Path, slides: set[Path]) -> Iterator[Path]:
-    """The tiles of a folder, searched whole; folders that are a slide hold none."""
-    if folder in slides:
+def _tiles_in(folder: Path) -> Iterator[Path]:
+    """The tiles of a folder, searched whole; an OME-Zarr holds none."""
+    if is_ome_zarr(folder):
         return
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith("."):
+    with os.scandir(folder) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        path = Path(entry.path)
+        if entry.name.startswith(".") or not _is_tissue(path):
             continue
-        if path.is_dir():
-            yield from _tiles_in(path, slides)
-        elif _is_tile(path) and _is_tissue(path):
-            yield path
+        if _is_tile(path):
+            if entry.is_file():
+                yield path
+        elif entry.is_dir():
+            yield from _tiles_in(path)
 
 
 def _is_tile(path: Path) -> bool:
