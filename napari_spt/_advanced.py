@@ -196,6 +196,7 @@ class Advanced(QWidget):
             lambda: _cache_size(limit),
             self._say_size,
             lambda error: show_error(f"The kept features cannot be tended: {error}"),
+            of=self,
         )
 
     def _say_size(self, size: int) -> None:

@@ -41,7 +41,7 @@ class Alike:
         def failed(error: Exception) -> None:
             show_error(f"What looks alike cannot be found: {error}")
 
-        beside(lambda: _look_alikes(features), loaded, failed)
+        beside(lambda: _look_alikes(features), loaded, failed, of=self.dock)
         if shown.analysis.model is None:
             shown.is_sorted = False
             self.dock.follow()

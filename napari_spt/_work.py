@@ -92,7 +92,12 @@ class Work:
             show_error(f"The picture cannot be prepared: {error}")
             self.dock.follow()
 
-        beside(lambda: as_slide(picture_pixels(layer), pair), written, failed)
+        beside(
+            lambda: as_slide(picture_pixels(layer), pair),
+            written,
+            failed,
+            of=self.dock,
+        )
 
     def _ask(
         self, layer: Layer, source: SlideSource, path: Path, um: float | None
@@ -290,7 +295,10 @@ class Work:
             ended()
 
         beside(
-            lambda: write_findings(path, analysis, names_slide=names), written, failed
+            lambda: write_findings(path, analysis, names_slide=names),
+            written,
+            failed,
+            of=self.dock,
         )
 
     # Progress

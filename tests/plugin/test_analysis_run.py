@@ -103,7 +103,7 @@ def test_it_ends_with_an_answer_maps_and_regions(run):
     assert shown.analysis.reading.seen == 1
     assert len(dock.reading.bars) == 3
     assert sum(bar.share for bar in dock.reading.bars.values()) == pytest.approx(1)
-    assert "all of the tissue" in dock.reading.seen.text()
+    assert "Seen all" in dock.reading.seen.text()
     assert {la.name for la in run.viewer.layers} >= {
         "Where the model looked",
         "Class map",
@@ -258,7 +258,7 @@ def test_does_it_look_in_the_right_place(run):
     assert not dock.questions.check.isEnabled()
     wait(lambda: dock.questions.check.isEnabled(), 120)
     words = dock.questions.answer.text()
-    assert words.startswith(("Yes", "No", "It makes no difference"))
+    assert words.startswith(("What it looked at matters", "No", "It makes no"))
     assert dock.questions.folded.isVisible()
     dock.questions.folded.open(True)
     assert set(dock.questions.curve.curves) == {"most", "random", "least"}

@@ -218,7 +218,7 @@ def reading(**facts):
 def test_answers_in_words():
     assert seen_words(reading()) == "Seen 34 % of the tissue so far."
     assert seen_words(reading(seen=0.9999)) == "Seen 99 % of the tissue so far."
-    assert "all of the tissue" in seen_words(reading(seen=1.0))
+    assert "all 10 patches" in seen_words(reading(seen=1.0))
     assert headline(reading()) == ("a", "")
     assert headline(reading(verdict="undecided"))[0] == "Undecided"
     unlike = headline(reading(verdict="unlike"))
