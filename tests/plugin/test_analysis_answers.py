@@ -87,10 +87,10 @@ def test_what_was_found_stays_when_it_is_looked_for_again(analysed, asked):
     assert dock.analyse.text() == "Go on"
 
 
-def test_work_beside_the_window_fails_by_one_sentence(analysed, qtbot):
+def test_work_beside_the_window_fails_by_one_sentence(analysed, qtbot, tmp_path):
     _, dock, _ = analysed
     notification_manager.records.clear()
-    dock.work.write_report(Path("/nowhere/at/all/report.html"))
+    dock.work.write_report(tmp_path / "a.tif" / "report.html")  # a file is no folder
     qtbot.waitUntil(lambda: dock.export.isEnabled(), timeout=20_000)
     said = [note.message for note in notification_manager.records]
     assert len(said) == 1
@@ -145,7 +145,7 @@ def test_a_report_has_the_ending_of_its_format(name, ending, made):
 
 def test_opening_a_slide_from_the_dock_asks_nothing(open_dock, tmp_path, qtbot):
     """A small picture that napari's own reader would take, as well."""
-    viewer, dock = open_dock(show=True)
+    _, dock = open_dock(show=True)
     remember("asked_default_reader", False)
     write_tiff(tmp_path / "small.tif", picture(1200, 1000), mpp_xy=(0.5, 0.5))
     dock.open_button.click()
