@@ -31,6 +31,7 @@ class Advanced(QWidget):
     """Encoder, device, stain, pixel size, batch; which attention; the cache."""
 
     view_changed = Signal()
+    cache_changed = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -201,6 +202,7 @@ class Advanced(QWidget):
 
     def _say_size(self, size: int) -> None:
         self.cache.setText(f"Kept features take {size / GIGABYTE:.2f} GB.")
+        self.cache_changed.emit()
 
     def _fill_encoders(self) -> None:
         own = remembered("advanced", {}).get("encoder")

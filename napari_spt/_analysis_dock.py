@@ -76,6 +76,7 @@ class AnalysisDock(AnalysisForm):
             advanced.room.valueChanged,
         ):
             signal.connect(lambda *_: self._keeping.start())
+        advanced.cache_changed.connect(self.follow)
         advanced.pixel_size.valueChanged.connect(lambda _: self.follow())
         self.pixel_size.changed.connect(self.follow)
         self.export.clicked.connect(self.choose_report)

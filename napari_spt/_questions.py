@@ -73,14 +73,17 @@ class Questions(QWidget):
     def follow(self) -> None:
         """Offer what can be asked of the slide that is shown."""
         shown = self._shown()
-        known = shown is not None and shown.analysis.features is not None
+        features = None if shown is None else shown.analysis.features
+        known = features is not None and features.exists()
         reading = None if shown is None else shown.analysis.reading
         named = known and reading is not None and reading.probabilities is not None
         self.like.setEnabled(shown is not None and shown.look_alikes is not None)
         self.without.setEnabled(bool(named))
         self.check.setEnabled(bool(named) and CHECK not in self._asked)
         why = ""
-        if known and reading is not None and not named:
+        if features is not None and not known:
+            why = "What was kept of this slide is cleared: analyse it again to ask."
+        elif known and reading is not None and not named:
             why = "The other questions need an answer: the model names no class here."
         self.why_not.setText(why)
         self.why_not.setVisible(bool(why))

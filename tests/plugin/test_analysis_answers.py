@@ -97,9 +97,13 @@ def test_work_beside_the_window_fails_by_one_sentence(analysed, qtbot, tmp_path)
     assert said[0].startswith("The report cannot be written: ")
 
 
-def test_a_drawing_does_not_end_the_check(analysed, asked):
+def test_a_drawing_does_not_end_the_check(analysed, asked, tmp_path):
     _, dock, shown = analysed
-    shown.analysis.features = Path("somewhere.h5")
+    shown.analysis.features = tmp_path / "kept.h5"
+    dock.follow()
+    assert not dock.questions.check.isEnabled()
+    assert "cleared" in dock.questions.why_not.text()
+    shown.analysis.features.touch()
     dock.follow()
     questions = dock.questions
     questions.check.click()

@@ -35,6 +35,7 @@ def full(open_dock, tmp_path, request):
     places = [(x, y) for x in range(0, 1200, 100) for y in range(0, 1000, 100)]
     shown = known(viewer, dock, slide, places, (100, 100))
     shown.analysis.features = tmp_path / "none.h5"
+    shown.analysis.features.touch()
     dock.follow()
     QApplication.processEvents()
     return viewer, dock
