@@ -66,6 +66,11 @@ class AnalysisDock(AnalysisForm):
         self._keeping.setSingleShot(True)
         self._keeping.setInterval(1000)
         self._keeping.timeout.connect(self.keep_settings)
+        # The map first, then the regions' pictures.
+        self._choosing = QTimer(self)
+        self._choosing.setSingleShot(True)
+        self._choosing.setInterval(200)
+        self._choosing.timeout.connect(self._choose_regions)
         advanced = self.advanced
         for signal in (
             self.controls.changed,
@@ -247,6 +252,10 @@ class AnalysisDock(AnalysisForm):
     def _choose_view(self) -> None:
         head = self.advanced.head.currentData()
         self.controls.set_way(-1 if head is None else head, _data(self.advanced.unit))
+        self._choosing.start()
+
+    def _choose_regions(self) -> None:
+        """Where another head looked most."""
         shown = self.shown
         if shown is not None and not shown.analysis.is_open and not shown.kinds:
             self.work.show_places(shown)
@@ -366,6 +375,7 @@ class AnalysisDock(AnalysisForm):
         self.strip.stop()
         self.work.close()
         self._keeping.stop()
+        self._choosing.stop()
         self.keep_settings()
         layers = self.viewer.layers
         layers.events.inserted.disconnect(self._follow_layers)
