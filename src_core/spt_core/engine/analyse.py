@@ -47,7 +47,7 @@ def analyse(request: Request, desk: Desk, steering: Steering) -> Work:
     else:
         yield from _encode(task, request, steering)
     task.entry.touch()
-    tokens = desk.tokens(task.entry.features, task.model)
+    tokens = desk.tokens(task.entry.features, task.model, task.title)
     yield Say.step("reading the whole slide", len(tokens), len(tokens))
     if reused and task.model is not None and len(tokens) > 2 * FIRST_GLANCE:
         every = len(tokens) / FIRST_GLANCE
@@ -70,7 +70,7 @@ def analyse(request: Request, desk: Desk, steering: Steering) -> Work:
 
 def _begin_again(task: Task, desk: Desk) -> Iterator[Say]:
     """What is known of a slide whose features were kept."""
-    tokens = desk.tokens(task.entry.features, task.model)
+    tokens = desk.tokens(task.entry.features, task.model, task.title)
     tissue = task.entry.tissue()
     if tissue is None:
         tissue = find_tissue(task.slide)
@@ -102,13 +102,13 @@ def _in_words(task: Task, error: InputError) -> Failure:
     if isinstance(error, UnreadableSlideError):
         return Failure(
             UNREADABLE,
-            f"{task.slide.path.name} is damaged: no part of its tissue can be read. "
+            f"{task.title} is damaged: no part of its tissue can be read. "
             "Copy it again from where it came from.",
         )
     if isinstance(error, SlideInUseError):
         return Failure(
             OTHER,
-            f"{task.slide.path.name} is being analysed in another window. Wait until "
+            f"{task.title} is being analysed in another window. Wait until "
             "that one is done, or close it.",
         )
     return Failure(OTHER, task.in_words(str(error)))
@@ -125,9 +125,9 @@ def _grid(task: Task, tissue: Tissue) -> PatchGrid:
             min_tissue=settings.min_tissue,
         )
     except InputError as error:  # smaller than one patch
-        raise failures.too_small(task.slide, tissue) from error
+        raise failures.too_small(task.title, tissue) from error
     if len(grid) == 0:
-        raise failures.no_tissue(task.slide, tissue)
+        raise failures.no_tissue(task.title, tissue)
     return grid
 
 
@@ -172,10 +172,13 @@ def _grow(
                     and share >= MAP_FROM
                     and time.perf_counter() > next_map
                 ):
-                    began = time.perf_counter()
-                    yield from map_of(task.model, event.tokens, progress)
-                    ended = time.perf_counter()
-                    next_map = ended + (ended - began) / MAP_SHARE
+                    # Others may be served at a yield: that time is not the map's.
+                    spent, began = 0.0, time.perf_counter()
+                    for say in map_of(task.model, event.tokens, progress):
+                        spent += time.perf_counter() - began
+                        yield say
+                        began = time.perf_counter()
+                    next_map = began + spent / MAP_SHARE
 
 
 def _started(

@@ -7,12 +7,13 @@ from typing import Any, Generic, TypeVar
 
 from spt_core import bundled
 from spt_core.devices import choose_device
-from spt_core.engine.messages import MODEL, Failure
+from spt_core.engine.messages import MODEL, OTHER, Failure
+from spt_core.engine.titles import in_words
 from spt_core.errors import InputError
 from spt_core.insight.exploring import Kinds
 from spt_core.learning.model_file import SlideModel, load_model
 from spt_core.patches import PatchEncoder, load_encoder
-from spt_core.tokens import Tokens, read_tokens
+from spt_core.tokens import Tokens, layout, read_tokens
 
 Value = TypeVar("Value")
 
@@ -64,15 +65,28 @@ class Desk:
         except InputError as error:
             raise Failure(MODEL, str(error)) from error
 
-    def tokens(self, path: str | Path, model: SlideModel | None = None) -> Tokens:
-        """A feature file's tokens; fit for the model, where one is given."""
+    def tokens(
+        self,
+        path: str | Path,
+        model: SlideModel | None = None,
+        title: str | None = None,
+    ) -> Tokens:
+        """A feature file's tokens; fit for the model, where one is given.
+
+        Sentences about it call it by the slide's title, where one is given.
+        """
         # In the stored precision, by which a model knows its training slides.
-        tokens = self._tokens.get(_version(path), lambda: read_tokens(path, dtype=None))
-        if model is not None:
-            try:
+        names = (path, Path(path).name.removesuffix(layout.ENDING))
+        kind = OTHER
+        try:
+            tokens = self._tokens.get(
+                _version(path), lambda: read_tokens(path, dtype=None)
+            )
+            kind = MODEL
+            if model is not None:
                 model.refuse_unlike(tokens.facts, tokens.dim)
-            except InputError as error:
-                raise Failure(MODEL, str(error)) from error
+        except InputError as error:
+            raise Failure(kind, in_words(str(error), title, *names)) from error
         return tokens
 
     def tidy(self) -> None:

@@ -1,7 +1,6 @@
 """Every error as a sentence for the person in front of the window."""
 
 import logging
-from pathlib import Path
 
 from spt_core.devices import is_out_of_memory
 from spt_core.engine.messages import (
@@ -14,8 +13,9 @@ from spt_core.engine.messages import (
     Failure,
     Request,
 )
+from spt_core.engine.titles import given_title, in_words, slide_title
 from spt_core.errors import InputError
-from spt_core.slides import Slide, UnreadableRegionError
+from spt_core.slides import UnreadableRegionError
 from spt_core.slides.grid import MissingPixelSizeError
 from spt_core.slides.tissue import Tissue
 
@@ -37,22 +37,29 @@ def explain(error: BaseException, request: Request) -> Failure:
         )
     if isinstance(error, MissingPixelSizeError):
         return no_pixel_size(slide_title(request))
-    if isinstance(error, UnreadableRegionError):
-        return Failure(UNREADABLE, str(error))
-    if isinstance(error, InputError):
-        return Failure(OTHER, str(error))
+    kind = UNREADABLE if isinstance(error, UnreadableRegionError) else OTHER
+    return Failure(
+        kind, in_words(_sentence(error), given_title(request), *_of(request))
+    )
+
+
+def _of(request: Request) -> list[str]:
+    return [str(request["slide"])] if request.get("slide") else []
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, InputError | UnreadableRegionError):
+        return str(error)
     log.error("A request failed", exc_info=error)
     if isinstance(error, OSError):
         place = f" ({error.filename})" if error.filename else ""
-        return Failure(
-            OTHER,
+        return (
             f"The computer refused to read or write a file{place}: "
-            f"{error.strerror or error}. What was found so far is kept.",
+            f"{error.strerror or error}. What was found so far is kept."
         )
-    return Failure(
-        OTHER,
+    return (
         f"Something went wrong that should not have: {type(error).__name__}: {error}. "
-        "What was found so far is kept; please report this.",
+        "What was found so far is kept; please report this."
     )
 
 
@@ -65,28 +72,24 @@ def lacks_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "start new thread" in str(error)
 
 
-def slide_title(request: Request) -> str:
-    return Path(str(request.get("slide", "This slide"))).name
-
-
-def no_pixel_size(name: str) -> Failure:
+def no_pixel_size(title: str) -> Failure:
     return Failure(
         NO_PIXEL_SIZE,
-        f"{name} does not say how large its pixels are. What is its pixel size in "
+        f"{title} does not say how large its pixels are. What is its pixel size in "
         "micrometres? Scanned at 20x it is about 0.5, at 40x about 0.25.",
     )
 
 
-def too_coarse(slide: Slide, target_mpp: float) -> Failure:
+def too_coarse(title: str, mpp: float, target_mpp: float) -> Failure:
     return Failure(
         MAGNIFICATION,
-        f"{slide.path.name} has pixels of {slide.mpp:.2g} µm, too coarse for this "
-        f"model, which learned from pixels of {target_mpp:.2g} µm. Choose a model for "
+        f"{title} has pixels of {mpp:.2g} µm, too coarse for this model, which "
+        f"learned from pixels of {target_mpp:.2g} µm. Choose a model for "
         "such slides, or correct the slide's pixel size if it is wrong.",
     )
 
 
-def no_tissue(slide: Slide, tissue: Tissue) -> Failure:
+def no_tissue(title: str, tissue: Tissue) -> Failure:
     share = (
         f"only {tissue.share:.1%} of it looks like tissue, in pieces too small to use"
         if tissue.mask.any()
@@ -94,17 +97,17 @@ def no_tissue(slide: Slide, tissue: Tissue) -> Failure:
     )
     return Failure(
         NO_TISSUE,
-        f"No tissue was found on {slide.path.name}: {share}. Is this the right slide, "
+        f"No tissue was found on {title}: {share}. Is this the right slide, "
         "and is its pixel size right?",
         {"downsample": list(tissue.l0_scale_xy)},
         {"mask": tissue.mask},
     )
 
 
-def too_small(slide: Slide, tissue: Tissue) -> Failure:
+def too_small(title: str, tissue: Tissue) -> Failure:
     return Failure(
         NO_TISSUE,
-        f"{slide.path.name} is too small to be analysed: it shows less than one field "
+        f"{title} is too small to be analysed: it shows less than one field "
         "that the model looks at. Is its pixel size right?",
         {"downsample": list(tissue.l0_scale_xy)},
         {"mask": tissue.mask},

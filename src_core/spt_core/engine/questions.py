@@ -11,6 +11,7 @@ import numpy as np
 from spt_core.engine.desk import Desk
 from spt_core.engine.messages import OTHER, Failure, Request, Say, Work
 from spt_core.engine.telling import facts_of
+from spt_core.engine.titles import given_title
 from spt_core.insight.exploring import explore
 from spt_core.insight.faithfulness import faithfulness, patches_within, what_if
 
@@ -18,7 +19,7 @@ from spt_core.insight.faithfulness import faithfulness, patches_within, what_if
 def explore_slide(request: Request, desk: Desk) -> Work:
     """Kinds of tissue and outliers, without any model."""
     yield Say.step("reading the slide's features")
-    tokens = desk.tokens(request["features"])
+    tokens = desk.tokens(request["features"], None, given_title(request))
     yield Say.step("grouping the tissue")
     encoder = tokens.facts.encoder_sha256 or tokens.facts.encoder
     found = explore(tokens.x, known=desk.kinds.get(encoder))
@@ -46,7 +47,7 @@ def without_region(request: Request, desk: Desk) -> Work:
     """The prediction with and without the patches in some polygons."""
     yield Say.step("loading the model")
     model = desk.model(request["model"], request.get("device"))
-    tokens = desk.tokens(request["features"], model)
+    tokens = desk.tokens(request["features"], model, given_title(request))
     gone = np.zeros(len(tokens), bool)
     for polygon in request["region"]:
         l0_polygon = np.asarray(polygon, float).reshape(-1, 2)
@@ -82,7 +83,7 @@ def faithfulness_of(request: Request, desk: Desk) -> Work:
     """Whether what the model attends to is what it decides by."""
     yield Say.step("loading the model")
     model = desk.model(request["model"], request.get("device"))
-    tokens = desk.tokens(request["features"], model)
+    tokens = desk.tokens(request["features"], model, given_title(request))
     work = faithfulness(model, tokens, class_name=request.get("class_name"))
     with closing(work):
         while True:

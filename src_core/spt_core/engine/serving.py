@@ -1,4 +1,8 @@
-"""Working off requests, one after the other, and hearing "cancel" all the while."""
+"""Working off requests, and hearing "cancel" all the while.
+
+Analyses wait for one another. Questions, which take seconds, do not wait for them: they
+are answered one after the other between two steps of the analysis that runs.
+"""
 
 import logging
 import os
@@ -19,6 +23,8 @@ log = logging.getLogger(__name__)
 GRACE_SECONDS = 1.5
 # Progress is for eyes.
 PROGRESS_SECONDS = 0.2
+QUESTIONS = frozenset({"explore", "what_if", "faithfulness"})
+WAITING = "waiting for the other slide"
 
 Explain = Callable[[BaseException, Request], Failure]
 
@@ -32,12 +38,15 @@ class Server:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self._waiting: deque[dict[str, Any]] = deque()
-        self._running: int | None = None
-        self._is_cancelled = False
+        # An analysis, then the question that is answered between two of its steps.
+        self._running: list[dict[str, Any]] = []
+        self._cancelled: set[int] = set()
         self._is_serving = False
         self._is_stopped = False
         self._is_alone = False  # nobody reads what is said
         self._lock = Condition()
+        self._works: Mapping[str, Callable[[Request], Work]] = {}
+        self._explain: Explain
         self._steer: Callable[[int, Mapping[str, Any]], None] | None = None
 
     # Called from the listening thread
@@ -87,18 +96,32 @@ class Server:
             self._cancel(number)
         elif request.get("do") == "from_here":
             with self._lock:
-                steer = self._steer if self._running == number else None
+                is_first = [one["id"] for one in self._running[:1]] == [number]
+                steer = self._steer if is_first else None
             if steer is not None:
                 steer(number, request)
         else:
             with self._lock:
+                waits = self._must_wait(request)
+            # Before it is there to be taken: afterwards it may have ended already.
+            if waits:
+                say = Say.step(WAITING)
+                self.channel.send(say.event, number, say.facts)
+            with self._lock:
                 self._waiting.append(request)
                 self._lock.notify_all()
 
+    def _must_wait(self, request: dict[str, Any]) -> bool:
+        """Whether another slide comes first; one question to another is no matter."""
+        before = [*self._running, *self._waiting]
+        if _is_question(request):
+            before = [one for one in before if not _is_question(one)]
+        return bool(before)
+
     def _cancel(self, number: int) -> None:
         with self._lock:
-            if self._running == number:
-                self._is_cancelled = True
+            if any(one["id"] == number for one in self._running):
+                self._cancelled.add(number)
                 return
             waited = [one for one in self._waiting if one["id"] == number]
             for one in waited:
@@ -122,57 +145,94 @@ class Server:
         """Work off requests until told to stop."""
         with self._lock:
             self._is_serving = True
-            self._steer = steer
+            self._works, self._explain, self._steer = works, explain, steer
         while (request := self._next()) is not None:
-            end = self._work_off(request, works, explain)
-            with self._lock:
-                self._running = None
-            if end is not None:
-                self.channel.send(end.event, request["id"], end.facts, end.arrays)
+            self._work_off(request)
 
     def _next(self) -> dict[str, Any] | None:
+        """The next request, as soon as there is one; None when all is to stop."""
         with self._lock:
             self._lock.wait_for(lambda: self._waiting or self._is_stopped)
             if self._is_stopped:
                 return None
-            request = self._waiting.popleft()
-            self._running, self._is_cancelled = request["id"], False
-            return request
+            return self._begin(self._first_question() or self._waiting[0])
 
-    def _work_off(
-        self,
-        request: dict[str, Any],
-        works: Mapping[str, Callable[[Request], Work]],
-        explain: Explain,
-    ) -> Say | None:
+    def _next_question(self) -> dict[str, Any] | None:
+        """The next question, if one waits."""
+        with self._lock:
+            question = None if self._is_stopped else self._first_question()
+            return None if question is None else self._begin(question)
+
+    def _first_question(self) -> dict[str, Any] | None:
+        return next(filter(_is_question, self._waiting), None)
+
+    def _begin(self, request: dict[str, Any]) -> dict[str, Any]:
+        self._waiting.remove(request)
+        self._running.append(request)
+        return request
+
+    def _work_off(self, request: dict[str, Any]) -> None:
+        """Do one request to its end, and say how it ended unless all is to stop."""
+        number: int = request["id"]
+        end = self._do(request)
+        with self._lock:
+            self._running.pop()
+            self._cancelled.discard(number)
+        if end is None:
+            return
+        try:
+            self.channel.send(end.event, number, end.facts, end.arrays)
+        except BrokenPipeError:  # nobody is left to be told
+            raise
+        # Such as arrays for which there is no room: the request must end all the same.
+        except Exception as error:  # noqa: BLE001
+            end = self._explain(error, request).said()
+            self.channel.send(end.event, number, end.facts)
+
+    def _do(self, request: dict[str, Any]) -> Say | None:
         """Do one request; give its last message, None when all is to stop."""
         number: int = request["id"]
         try:
-            start = works.get(str(request.get("do")))
+            start = self._works.get(str(request.get("do")))
             if start is None:
                 raise Failure(OTHER, f"There is no such request: {request.get('do')}.")
             work = start(request)
             said = 0.0
             try:
-                while True:
-                    if self._is_cancelled or self._is_stopped:
-                        return None if self._is_stopped else Say("cancelled")
+                while not self._is_over(number):
                     try:
                         say = next(work)
                     except StopIteration as stop:
                         return stop.value
-                    if say.event == "progress":
-                        if not _is_news(say, said):
-                            continue
-                        said = time.monotonic()
-                    self.channel.send(say.event, number, say.facts, say.arrays)
+                    is_progress = say.event == "progress"
+                    if not is_progress or _is_news(say, said):
+                        self.channel.send(say.event, number, say.facts, say.arrays)
+                        said = time.monotonic() if is_progress else said
+                    if is_progress and not _is_question(request):
+                        self._answer_within(number)
+                return None if self._is_stopped else Say("cancelled")
             finally:
                 work.close()
         except BrokenPipeError:  # nobody is left to be told
             raise
         # Whatever it is, it ends one request and not the engine.
         except Exception as error:  # noqa: BLE001
-            return explain(error, request).said()
+            return self._explain(error, request).said()
+
+    def _answer_within(self, number: int) -> None:
+        """Answer questions while an analysis rests."""
+        while not self._is_over(number):
+            question = self._next_question()
+            if question is None:
+                return
+            self._work_off(question)
+
+    def _is_over(self, number: int) -> bool:
+        return self._is_stopped or number in self._cancelled
+
+
+def _is_question(request: Mapping[str, Any]) -> bool:
+    return str(request.get("do")) in QUESTIONS
 
 
 def _is_news(say: Say, said: float) -> bool:

@@ -7,6 +7,7 @@ from spt_core.engine import failures
 from spt_core.engine.cache import Entry, entry_for
 from spt_core.engine.desk import Desk
 from spt_core.engine.messages import MODEL, UNREADABLE, Failure, Request
+from spt_core.engine.titles import given_title, in_words
 from spt_core.errors import InputError
 from spt_core.insight.growing import settings_for
 from spt_core.learning.model_file import SlideModel
@@ -20,6 +21,7 @@ class Task:
     """All that an analysis needs, opened and checked."""
 
     slide: Slide
+    title: str
     model: SlideModel | None
     encoder: PatchEncoder
     settings: EncodeSettings
@@ -32,7 +34,7 @@ class Task:
 
     def in_words(self, text: str) -> str:
         """A sentence of the core, which knows the slide by its key alone."""
-        return text.replace(self.entry.key, self.slide.path.name)
+        return in_words(text, self.title, self.entry.key, self.slide.path)
 
 
 def open_asked(request: Request) -> Slide:
@@ -40,7 +42,9 @@ def open_asked(request: Request) -> Slide:
     try:
         return open_slide(request["slide"], None if mpp is None else float(mpp))
     except InputError as error:
-        raise Failure(UNREADABLE, str(error)) from error
+        path = Path(request["slide"]).expanduser().absolute()
+        sentence = in_words(str(error), given_title(request), path, request["slide"])
+        raise Failure(UNREADABLE, sentence) from error
 
 
 def task_of(request: Request, desk: Desk, slide: Slide) -> Task:
@@ -51,6 +55,7 @@ def task_of(request: Request, desk: Desk, slide: Slide) -> Task:
         batch_size=request.get("batch_size"),
         stain=request.get("stain") or "none",
     )
+    title = given_title(request) or slide.path.name
     asked = request.get("encoder")
     model = None
     if request.get("model"):
@@ -70,9 +75,9 @@ def task_of(request: Request, desk: Desk, slide: Slide) -> Task:
     try:
         patch_step(slide, patch_size=patch_size, target_mpp=target_mpp)
     except MissingPixelSizeError:
-        raise failures.no_pixel_size(slide.path.name) from None
+        raise failures.no_pixel_size(title) from None
     except InputError:
-        raise failures.too_coarse(slide, target_mpp) from None
+        raise failures.too_coarse(title, slide.mpp or 0.0, target_mpp) from None
     identity = {
         **settings.identity(encoder.card, encoder.sha256),
         "slide": slide.fingerprint,
@@ -81,7 +86,7 @@ def task_of(request: Request, desk: Desk, slide: Slide) -> Task:
     folder = Path(request["features"])
     entry = entry_for(folder, identity)
     wants_map = bool(request.get("class_map", True))
-    return Task(slide, model, encoder, settings, entry, wants_map)
+    return Task(slide, title, model, encoder, settings, entry, wants_map)
 
 
 def _refuse_unlike(model: SlideModel | None, encoder: PatchEncoder) -> None:

@@ -1,5 +1,7 @@
 """A slide, a model that takes its patches, and an engine that many tests share."""
 
+import os
+
 import pytest
 
 from tests.core.engine.pipe import Pipe
@@ -35,7 +37,8 @@ def engine(tmp_path_factory):
     """An engine with noisy libraries; ``hello`` is what it said at first."""
     folder = tmp_path_factory.mktemp("session")
     (folder / "sitecustomize.py").write_text(NOISE)
-    pipe = Pipe(folder / "arrays", env={"PYTHONPATH": str(folder)})
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    pipe = Pipe(folder / "arrays", env={"PYTHONPATH": path.rstrip(os.pathsep)})
     pipe.hello = pipe.until("ready", seconds=120)
     yield pipe
     pipe.close()

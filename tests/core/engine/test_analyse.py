@@ -7,14 +7,19 @@ import pytest
 
 from spt_core import load_model, open_slide
 from spt_core.devices import with_back_off
+from spt_core.engine.failures import explain
 from spt_core.engine.memory_notes import MemoryNotes
+from spt_core.errors import InputError
 from spt_core.insight.class_map import class_map
 from spt_core.insight.predicting import predict, read_for
+from spt_core.slides import UnreadableRegionError
+from spt_core.slides.grid import MissingPixelSizeError
 from spt_core.slides.tissue import find_tissue
 from spt_core.tokens.writing import PartialFeatures
 from tests.core.engine.pipe import of
 from tests.core.insight.conftest import finish
 from tests.core.insight.slides import SECRETS, make_model
+from tests.core.patches.conftest import tissue_picture
 from tests.made_slides import damage_tile, write_tiff
 
 
@@ -134,6 +139,49 @@ def test_too_coarse_a_slide_is_told(ask, tmp_path):
     assert (end["event"], end["kind"]) == ("failed", "magnification")
     assert "4 µm" in end["sentence"]
     assert "1 µm" in end["sentence"]
+
+
+def test_sentences_call_a_slide_by_its_title(ask, tmp_path):
+    """A plain picture of the window is a file whose name is a hash."""
+    name, title = "0f3a9c.tif", "Layer 0f3a9c.tif (RGB)"
+    path = tmp_path / name
+    made = {
+        "no_tissue": {},
+        "no_pixel_size": {"mpp_xy": None},
+        "magnification": {"mpp_xy": (4.0, 4.0)},
+    }
+    for kind, facts in made.items():
+        write_tiff(path, GLASS, levels=1, **facts)
+        end = ask(path, title=title)[-1]
+        assert end["kind"] == kind
+        assert end["sentence"].count(title) == end["sentence"].count(name) == 1
+    path.write_bytes(b"nothing of the kind")
+    for there in (path, tmp_path / "gone" / name):
+        end = ask(there, title=title)[-1]
+        assert end["kind"] == "unreadable"
+        assert end["sentence"].count(title) == end["sentence"].count(name) == 1
+        assert str(tmp_path) not in end["sentence"]
+    # Notes, too; an empty title is none.
+    write_tiff(path, tissue_picture(1500, 1500), mpp_xy=(1.2, 1.2), levels=1)
+    notes = [one["sentence"] for one in of(ask(path, title=title), "note")]
+    assert [one for one in notes if name in one] == [
+        f"{title} has pixels of 1.2 µm: they are enlarged to 1 µm, and patches look "
+        "blurred."
+    ]
+    write_tiff(path, GLASS, levels=1)
+    assert f"found on {name}:" in ask(path, title=" ")[-1]["sentence"]
+
+
+def test_errors_of_the_core_take_the_title():
+    request = {"slide": "/cache/0f3a9c.tif", "title": "Layer 0f3a9c.tif"}
+    region = UnreadableRegionError(Path(request["slide"]), (1, 2), (3, 4), "broken")
+    for error, words in (
+        (region, "Layer 0f3a9c.tif: the region at x 1"),
+        (InputError("0f3a9c.tif and a0f3a9c.tif"), "Layer 0f3a9c.tif and a0f3a9c.tif"),
+        (OSError(5, "bad", "/cache/0f3a9c.tif"), "file (Layer 0f3a9c.tif): bad"),
+        (MissingPixelSizeError("what"), "Layer 0f3a9c.tif does not say"),
+    ):
+        assert words in explain(error, request).sentence
 
 
 def test_what_is_no_slide_or_no_model_is_told(ask, slide, tmp_path):

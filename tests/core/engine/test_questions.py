@@ -97,3 +97,19 @@ def test_missing_features_are_a_sentence(engine, model, tmp_path):
         end = engine.finish(engine.ask(do, features=missing, **facts))[-1]
         assert end["event"] == "failed"
         assert "gone.h5" in end["sentence"]
+        end = engine.finish(
+            engine.ask(do, features=missing, title="Biopsy 7", **facts)
+        )[-1]
+        assert "Biopsy 7" in end["sentence"]
+        assert "gone" not in end["sentence"]
+
+
+def test_features_of_another_kind_are_told_by_the_title(engine, analysed):
+    features = analysed[-1]["features"]
+    end = engine.finish(
+        engine.ask(
+            "what_if", features=features, model="bundled", region=[], title="Biopsy 7"
+        )
+    )[-1]
+    assert (end["event"], end["kind"]) == ("failed", "model")
+    assert "The tokens of Biopsy 7 do not fit" in end["sentence"]

@@ -69,14 +69,16 @@ def test_nothing_but_json_is_said(engine, analysed):
     assert "noise below" in engine.errors.read_text()
 
 
-def test_requests_wait_for_one_another(engine, slow, slide, model, tmp_path):
+def test_analyses_wait_for_one_another_and_say_so(engine, slow, slide, model, tmp_path):
     first = engine.ask("analyse", **slow)
     second = engine.ask("analyse", slide=slide, model=model, features=tmp_path / "f")
-    third = engine.ask("explore", features=tmp_path / "none.h5")
-    seen = engine.finish(third, seconds=120)
-    order = [one["id"] for one in seen]
-    assert order == sorted(order)
-    assert ends_of(seen) == [first, second, third]
+    seen = engine.finish(second, seconds=120)
+    assert ends_of(seen) == [first, second]
+    waits, *rest = (one for one in seen if one["id"] == second)
+    assert waits["message"] == "waiting for the other slide"
+    assert seen.index(waits) < 10
+    end = next(one for one in seen if one["id"] == first and one["event"] in ENDS)
+    assert seen.index(end) < seen.index(rest[0])
 
 
 def test_what_waits_is_cancelled_at_once(engine, slow):
