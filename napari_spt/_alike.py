@@ -50,6 +50,7 @@ class Alike:
                 lambda message: self._take_kinds(shown, message),
                 user=id(self.dock),
                 features=str(features),
+                title=shown.analysis.slide.name,
             )
 
     def _take_kinds(self, shown: Shown, message: Message) -> None:

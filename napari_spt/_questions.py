@@ -189,6 +189,7 @@ class Questions(QWidget):
             features=str(analysis.features),
             model=str(analysis.model),
             device=analysis.device,
+            title=analysis.slide.name,
             region=region,
         )
 
@@ -229,6 +230,7 @@ class Questions(QWidget):
             features=str(shown.analysis.features),
             model=str(shown.analysis.model),
             device=shown.analysis.device,
+            title=shown.analysis.slide.name,
         )
 
     def _check_answered(self, message: Message) -> None:

@@ -85,7 +85,7 @@ def too_coarse(title: str, mpp: float, target_mpp: float) -> Failure:
         MAGNIFICATION,
         f"{title} has pixels of {mpp:.2g} µm, too coarse for this model, which "
         f"learned from pixels of {target_mpp:.2g} µm. Choose a model for "
-        "such slides, or correct the slide's pixel size if it is wrong.",
+        "such slides, or map the tissue without one.",
     )
 
 
