@@ -13,6 +13,7 @@ from spt_core.learning.model_file import SlideModel
 from spt_core.patches import EncodeSettings, PatchEncoder
 from spt_core.slides import Slide, open_slide
 from spt_core.slides.grid import MissingPixelSizeError, patch_step
+from spt_core.slides.stain import NO_STAIN
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ def task_of(request: Request, desk: Desk, slide: Slide) -> Task:
         slide_mpp=request.get("slide_mpp"),
         device=device,
         batch_size=request.get("batch_size"),
-        stain=request.get("stain") or "none",
+        stain=request.get("stain") or NO_STAIN,
     )
     asked = request.get("encoder")
     model = None
