@@ -32,9 +32,14 @@ REFERENCE_STRENGTHS = np.array([1.9705, 1.0308])
 # percent of the angles, on either side, are left to noise.
 _BETA = 0.15
 _ALPHA = 1.0
-# So many places of a slide are looked at, in squares of at most so many pixels.
+# So many places of a slide are looked at: squares of at most so many means, each of
+# some pixels, for which no more than so many pixels a side are read.
 _PLACES = 96
 _SIDE = 64
+_READ_SIDE = 256
+# Pixels a side of such a mean, of those that a patch has: JPEG keeps one colour for
+# these, and single pixels show stains that are not there.
+_BLOCK = 2
 _FEWEST_PIXELS = 500
 # Where most tissue is so dark the slide is no picture of light that passed through.
 _DARK_BRIGHTEST, _DARK_DARKEST = 80, 8
@@ -93,7 +98,7 @@ def slide_stains(slide: Slide, tissue: Tissue, grid: PatchGrid) -> Stains:
 
 
 def sample_tissue(slide: Slide, tissue: Tissue, grid: PatchGrid) -> Pixels:
-    """Pixels (n, 3) of tissue from patches all over a slide, about as fine as these."""
+    """Means of few pixels each, (n, 3), of tissue from patches all over a slide."""
     places = np.linspace(0, len(grid) - 1, min(_PLACES, len(grid))).round().astype(int)
     parts = [_tissue_at(slide, tissue, grid, g_rc) for g_rc in grid.g_rc[places]]
     return np.concatenate([np.empty((0, 3), np.uint8), *parts])
@@ -105,9 +110,9 @@ def _tissue_at(
     """The tissue's pixels (n, 3) in the middle of a patch."""
     level = slide.levels[grid.level]
     lv_size = np.array(grid.lv_size_xy)
-    # Finer than patches are, noise would spread the colours: means of small blocks.
-    block = max(1, int(lv_size.min() / grid.patch_size + 0.1))
-    count = np.clip(lv_size // block, 1, _SIDE).astype(int)  # of blocks, (x, y)
+    block = _BLOCK * max(1, int(lv_size.min() / grid.patch_size + 0.1))
+    most = max(1, min(_SIDE, _READ_SIDE // block))
+    count = np.clip(lv_size // block, 1, most).astype(int)  # of blocks, (x, y)
     lv_xy = np.floor((g_rc[::-1] + 0.5) * lv_size - count * block / 2).astype(int)
     lv_xy = np.clip(lv_xy, 0, [level.width, level.height] - count * block)
     if (lv_xy < 0).any():
