@@ -138,6 +138,7 @@ def spoiled(kind):
         "grey": 240 * np.exp(-shade * (1, 1, 1)),
         "hematoxylin": 240 * np.exp(-shade * unit(BLUE)[:, 0]),
         "eosin": 240 * np.exp(-shade * unit(BLUE)[:, 1]),
+        "noisy": 240 * np.exp(-shade * (1, 1, 1)) + 6 * noise,
         "one colour": np.full((300, 300, 3), (180.0, 120, 170)),
         "black": np.zeros((300, 300, 3)),
         "fluorescence": 40 * shade * (0.05, 0.1, 1.0),
@@ -155,6 +156,7 @@ def spoiled(kind):
         ("grey", "one stain, or none"),
         ("hematoxylin", "one stain, or none"),
         ("eosin", "one stain, or none"),
+        ("noisy", "one stain, or none"),
         ("one colour", "one stain, or none"),
         ("black", "too dark"),
         ("fluorescence", "too dark"),
@@ -251,6 +253,22 @@ def test_what_the_mask_leaves_out_is_not_looked_at(slide, tmp_path):
     assert not (np.abs(seen - (60, 150, 80)).max(axis=1) < 8).any()
     found = slide_stains(inked, tissue, grid)
     assert angles(found.vectors, BLUE).max() < 4
+
+
+def test_pixels_are_those_of_the_patches(slide):
+    """Tissue at the top right alone: swapped axes would find none."""
+    mask = np.zeros((150, 180), bool)
+    mask[30:60, 110:150] = True
+    tissue = Tissue(mask, (10.0, 10.0))
+    grid = lay_grid(slide, tissue, patch_size=50, target_mpp=0.5, min_tissue=1.0)
+    assert len(grid) == 48
+    rgb = sample_tissue(slide, tissue, grid)
+    whole = slide.read(0, 1100, 300, 400, 300).astype(float)
+    means = whole.reshape(150, 2, 200, 2, 3).mean(axis=(1, 3)).round()
+    # A patch of 50 pixels has 25 means a side: here all of them.
+    assert len(rgb) == 150 * 200
+    have, want = (np.sort(x.reshape(-1, 3), axis=0) for x in (rgb, means))
+    np.testing.assert_array_equal(have, want)
 
 
 def test_patches_of_any_size_and_place(slide):
