@@ -43,7 +43,9 @@ class FreeEncoder:
     def to(self, device: torch.device) -> "FreeEncoder":
         return self
 
-    def __call__(self, pixels: torch.Tensor, size: int) -> torch.Tensor:
+    def __call__(
+        self, pixels: torch.Tensor, size: int, stain: object = None
+    ) -> torch.Tensor:
         return pixels[:, 0, :8, 0].float()
 
 

@@ -41,8 +41,9 @@ class Advanced(QWidget):
         self.device = _choice("Device", [(AUTOMATIC, None)])
         self.device_note = text("", "What automatic means here")
         self.stain = _choice(
-            "Stain normalisation", [("None", "none"), ("Macenko", "macenko")]
+            "Stain normalisation", [("As it is", "none"), ("Macenko", "macenko")]
         )
+        self.stain.setToolTip("Without a model only: a model brings its own")
         self.pixel_size = QDoubleSpinBox()
         self.pixel_size.setRange(0.0, 20.0)
         self.pixel_size.setDecimals(4)

@@ -165,6 +165,8 @@ def test_settings_are_remembered(open_dock):
     dock.controls.weak.setChecked(True)
     dock.advanced.batch.setValue(24)
     dock.advanced.room.setValue(9)
+    assert dock.advanced.request["stain"] is None
+    dock.advanced.stain.setCurrentText("Macenko")
     dock.advanced.take_encoder("/some/where/weights.safetensors")
     dock.model.choose_none()
     viewer.window.remove_dock_widget(dock)
@@ -173,6 +175,7 @@ def test_settings_are_remembered(open_dock):
     assert dock.controls.weak.isChecked()
     assert dock.advanced.batch.value() == 24
     assert dock.advanced.room.value() == 9
+    assert dock.advanced.request["stain"] == "macenko"
     assert dock.advanced.request["encoder"] == "/some/where/weights.safetensors"
     assert dock.model.path is None
 

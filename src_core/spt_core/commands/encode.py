@@ -9,6 +9,7 @@ from spt_core.bundled import ENCODER
 from spt_core.commands.console import Console
 from spt_core.errors import InputError
 from spt_core.slides.grid import MIN_TISSUE
+from spt_core.slides.stain import NO_STAIN, STAINS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="share of a patch that must be tissue (default: %(default)s)",
     )
     parser.add_argument(
-        "--stain", choices=["none"], default="none", help="stain normalisation"
+        "--stain",
+        choices=STAINS,
+        default=NO_STAIN,
+        help="make the stains of all slides alike (default: %(default)s)",
     )
     parser.add_argument(
         "--allow-upsampling",

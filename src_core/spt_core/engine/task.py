@@ -14,6 +14,7 @@ from spt_core.learning.model_file import SlideModel
 from spt_core.patches import EncodeSettings, PatchEncoder
 from spt_core.slides import Slide, open_slide
 from spt_core.slides.grid import MissingPixelSizeError, patch_step
+from spt_core.slides.stain import NO_STAIN
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +54,7 @@ def task_of(request: Request, desk: Desk, slide: Slide) -> Task:
         slide_mpp=request.get("slide_mpp"),
         device=device,
         batch_size=request.get("batch_size"),
-        stain=request.get("stain") or "none",
+        stain=request.get("stain") or NO_STAIN,
     )
     title = given_title(request) or slide.path.name
     asked = request.get("encoder")

@@ -28,6 +28,7 @@ from spt_core.patches import (
 )
 from spt_core.slides import open_slide, slide_name
 from spt_core.slides.grid import lay_grid
+from spt_core.slides.stain import NO_STAIN
 from spt_core.slides.tissue import find_tissue
 from spt_core.tokens import TokenFacts, Tokens
 
@@ -71,7 +72,7 @@ def settings_for(
         encoder=stated["encoder"],
         patch_size=stated.get("patch_size"),
         target_mpp=stated.get("mpp"),
-        stain=stated.get("stain") or "none",
+        stain=stated.get("stain") or NO_STAIN,
     )
 
 

@@ -2,7 +2,6 @@
 
 import copy
 import hashlib
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Protocol, Self
 
@@ -11,11 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from spt_core.patches.stain_step import StainStep
+
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-
-# Pixels (b, 3, h, w), 0 to 1, to pixels of another stain.
-StainStep = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,12 @@ class PatchEncoder(Protocol):
     def to(self, device: torch.device) -> Self:
         """Move to a device and make ready to run there."""
 
-    def __call__(self, pixels: Tensor, size: int) -> Tensor:
+    def __call__(
+        self, pixels: Tensor, size: int, stain: StainStep | None = None
+    ) -> Tensor:
         """Encode uint8 pixels (b, h, w, 3) on the device, seen at ``size`` pixels.
+
+        ``stain`` is what the slide they are from needs; one encoder sees many slides.
 
         Returns
         -------
@@ -76,11 +78,8 @@ class TorchEncoder:
     are kept channels last: on a CPU that nearly doubles a MobileNet's speed.
     """
 
-    def __init__(
-        self, module: nn.Module, card: EncoderCard, *, stain: StainStep | None = None
-    ) -> None:
+    def __init__(self, module: nn.Module, card: EncoderCard) -> None:
         self.card = card
-        self.stain = stain
         self.sha256 = weights_hash(module, card)
         self.module = _made_fast(module.eval().requires_grad_(False), card)
         std = torch.tensor(card.std).view(1, 3, 1, 1)
@@ -92,11 +91,13 @@ class TorchEncoder:
         self._scale, self._shift = self._scale.to(device), self._shift.to(device)
         return self
 
-    def __call__(self, pixels: Tensor, size: int) -> Tensor:
+    def __call__(
+        self, pixels: Tensor, size: int, stain: StainStep | None = None
+    ) -> Tensor:
         seen = resized(pixels, self.card.input_size or size)  # (b, 3, s, s)
         seen = seen.to(torch.float32, memory_format=torch.channels_last)
-        if self.stain is not None:
-            seen = self.stain(seen / 255) * 255
+        if stain is not None:
+            seen = stain(seen)
         out = self.module(torch.addcmul(self._shift, seen, self._scale))
         if out.ndim == 4:
             out = out.mean(dim=(2, 3))

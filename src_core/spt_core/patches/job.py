@@ -18,6 +18,7 @@ from spt_core.memory import give_back
 from spt_core.patches.encoder import EncoderCard
 from spt_core.patches.order import coarse_to_fine
 from spt_core.patches.settings import EncodeSettings, SlideResult, SlideTask
+from spt_core.patches.stain_step import StainStep, stain_step
 from spt_core.slides import Slide, open_slide
 from spt_core.slides.folders import dicom_files
 from spt_core.slides.grid import PatchGrid, lay_grid, patch_step
@@ -58,6 +59,7 @@ class SlideJob:
     blocks: Iterator[NDArray[np.int64]]
     todo: int
     notes: list[str]
+    stain: StainStep | None = None  # what makes the slide's stains the reference's
     started: float = field(default_factory=time.perf_counter)
     cancelled: bool = False
     broken: str = ""  # what a reader met that is no matter of single patches
@@ -177,6 +179,7 @@ def _prepare(
             f"no patch with {settings.min_tissue:.0%} or more). If there is some, try "
             "a smaller --min-tissue or --patch-size."
         )
+    stain, said = stain_step(settings.stain, task.name, slide, tissue, grid)
     identity["slide_fingerprint"] = slide.fingerprint
     identity["slide_mpp"] = slide.mpp_xy
     identity["grid"] = hashlib.sha256(grid.g_rc.tobytes()).hexdigest()[:16]
@@ -211,7 +214,8 @@ def _prepare(
         card.input_size or patch_size,
         blocks,
         len(todo),
-        [*slide.notes, *tissue.notes, *grid.notes],
+        [*slide.notes, *tissue.notes, *grid.notes, *said],
+        stain,
     )
 
 

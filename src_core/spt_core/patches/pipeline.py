@@ -284,7 +284,9 @@ class Pipeline:
         def attempt(size: int) -> torch.Tensor:
             with devices.autocast(self.device):
                 parts = [
-                    self.encoder(devices.copy_to(part, self.device), job.size)
+                    self.encoder(
+                        devices.copy_to(part, self.device), job.size, job.stain
+                    )
                     for part in pixels.split(size)
                 ]
             return torch.cat(parts).float().cpu()

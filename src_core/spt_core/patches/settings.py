@@ -8,10 +8,9 @@ from spt_core.bundled import ENCODER
 from spt_core.errors import InputError
 from spt_core.patches.encoder import EncoderCard
 from spt_core.slides.grid import MIN_TISSUE
+from spt_core.slides.stain import NO_STAIN, STAINS
 from spt_core.slides.tissue import Tissue
 from spt_core.tokens.tokens import Tokens
-
-NO_STAIN = "none"
 
 
 @dataclass(frozen=True)
@@ -22,6 +21,8 @@ class EncodeSettings:
     ----------
     slide_mpp
         Micrometres a level-0 pixel, for slides that do not say it.
+    stain
+        How stains are made alike: one of ``STAINS``.
     redo
         Encode again what is finished or was begun with other settings.
     batch_size
@@ -44,6 +45,13 @@ class EncodeSettings:
     readers: int | None = None
     lanes: int | None = None
     threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.stain not in STAINS:
+            raise InputError(
+                f"There is no stain normalisation {self.stain!r}. Choose one of: "
+                f"{', '.join(STAINS)}."
+            )
 
     def patch(self, card: EncoderCard) -> tuple[int, float]:
         """Patch size and target mpp for this encoder."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spt_core import load_model, open_slide
+from spt_core import load_model, open_slide, read_tokens
 from spt_core.devices import with_back_off
 from spt_core.engine.failures import explain
 from spt_core.engine.memory_notes import MemoryNotes
@@ -20,6 +20,7 @@ from tests.core.engine.pipe import of
 from tests.core.insight.conftest import finish
 from tests.core.insight.slides import SECRETS, make_model
 from tests.core.patches.conftest import tissue_picture
+from tests.core.stained import BLUE, amounts, on_glass, rendered, write_slide
 from tests.made_slides import damage_tile, write_tiff
 
 
@@ -102,6 +103,45 @@ def test_without_a_model_the_slide_is_encoded(engine, slide, tmp_path):
     assert seen[-1]["probabilities"] is None
     assert not of(seen, "class_map")
     assert engine.array(of(seen, "prediction")[-1], "attention").shape[0] == 0
+
+
+@pytest.fixture(scope="module")
+def stained(tmp_path_factory):
+    rgb = rendered(on_glass(amounts(900, 1000)), BLUE)
+    return write_slide(tmp_path_factory.mktemp("stained") / "stained.tif", rgb)
+
+
+def test_without_a_model_the_chosen_stain_takes_effect(engine, stained, tmp_path):
+    facts = {"encoder": "small-random", "features": tmp_path}
+    ends = {}
+    for stain in (None, "macenko"):
+        seen = engine.finish(engine.ask("analyse", slide=stained, stain=stain, **facts))
+        assert seen[-1]["event"] == "done", seen[-1]
+        assert not any("colours" in one["sentence"] for one in of(seen, "note"))
+        ends[stain] = read_tokens(seen[-1]["features"])
+    assert ends[None].facts.stain == "none"
+    assert ends["macenko"].facts.stain == "macenko"
+    assert np.abs(ends[None].x - ends["macenko"].x).max() > 1e-3
+    end = engine.finish(engine.ask("analyse", slide=stained, stain="odd", **facts))[-1]
+    assert end["event"] == "failed"
+    assert "no stain normalisation 'odd'" in end["sentence"]
+
+
+def test_a_slide_of_one_stain_is_left_and_called_by_its_name(engine, tmp_path):
+    all_pink = on_glass(amounts(900, 1000)).sum(axis=-1, keepdims=True) * (0, 1)
+    path = write_slide(tmp_path / "pink.tif", rendered(all_pink, BLUE))
+    facts = {"encoder": "small-random", "features": tmp_path / "f", "stain": "macenko"}
+    seen = engine.finish(engine.ask("analyse", slide=path, **facts))
+    assert seen[-1]["event"] == "done", seen[-1]
+    said = [one["sentence"] for one in of(seen, "note")]
+    assert any("pink.tif is encoded in its own colours" in one for one in said), said
+
+
+def test_a_model_brings_its_own_stain(engine, stained, model, tmp_path):
+    facts = {"model": model, "features": tmp_path, "stain": "macenko"}
+    seen = engine.finish(engine.ask("analyse", slide=stained, **facts))
+    assert seen[-1]["event"] == "done", seen[-1]
+    assert read_tokens(seen[-1]["features"]).facts.stain == "none"
 
 
 @pytest.fixture
