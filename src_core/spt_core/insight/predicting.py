@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spt_core.devices import copy_to
 from spt_core.insight import results
-from spt_core.insight.calibration import softmax
+from spt_core.insight.calibration import helpful_temperature, softmax
 from spt_core.insight.results import Likeness, Prediction
 from spt_core.learning.model_file import SlideModel
 from spt_core.learning.statistics import QUANTILES, distance
@@ -117,10 +117,8 @@ def is_demonstration(model: SlideModel) -> bool:
 
 
 def temperature(model: SlideModel) -> float | None:
-    """The model's calibration, where it has one."""
-    found = model.card.get("calibration") or {}
-    value = found.get("temperature")
-    return float(value) if value else None
+    """The model's calibration, where it has one that helps."""
+    return helpful_temperature(model.card.get("calibration"))
 
 
 @torch.no_grad()
