@@ -148,9 +148,8 @@ def _notes(prediction: Prediction, model: str) -> list[str]:
         notes.append("Undecided: of the whole slide no class is named.")
     if not prediction.is_whole:
         notes.append(f"{prediction.from_how_much}.")
-    if model:
-        notes.append(f"Model: {model}.")
-    return [" ".join(notes)] if notes else []
+    lines = [" ".join(notes), f"Model: {model}." if model else ""]
+    return [line for line in lines if line]
 
 
 def _framed(
