@@ -182,6 +182,8 @@ class Display:
             [shown.raster(column, found.l0_xy) for column in found.probabilities.T],
             axis=-1,
         )
+        # Of a patch that is unsure no class is told, however slightly it leads.
+        shares[np.nan_to_num(drawn) == len(found.classes) + 1] = np.nan
         self._tell(shown, shares=shares, classes=found.classes)
 
     def draw_kinds(self, shown: Shown) -> None:

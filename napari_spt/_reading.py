@@ -130,7 +130,7 @@ class ReadingPanel(QWidget):
             self.values[name].setText(f"{100 * share:.0f} %")
         kind = ""
         if reading.probabilities is not None and not reading.facts.get("calibrated"):
-            kind = "These are scores: how often they come true was not measured."
+            kind = "These are scores: how often they come true is not known."
         self.kind.setText(kind)
         self.kind.setVisible(bool(kind))
         remarks = "\n".join(reading.sentences[1:])

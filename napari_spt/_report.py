@@ -32,10 +32,10 @@ def write_findings(path: Path, analysis: Analysis, *, names_slide: bool) -> Path
     """
     from spt_core.insight import geojson, ome_tiff, overlay
     from spt_core.insight.geometry import Geometry
+    from spt_core.insight.model_card import read_model_card
     from spt_core.insight.picture import tissue_picture
     from spt_core.insight.report import ReportParts, write_report
     from spt_core.slides import open_slide
-    from spt_core.slides.names import slide_ending
 
     if analysis.reading is None or analysis.slide.path is None:
         raise InputError("There is nothing to write yet: analyse the slide first.")
@@ -43,7 +43,9 @@ def write_findings(path: Path, analysis: Analysis, *, names_slide: bool) -> Path
     try:
         prediction = _prediction(analysis, slide)
         classes = _classes(analysis)
-        geometry = Geometry.of(prediction.facts, slide)
+        geometry = Geometry.of(
+            prediction.facts, slide, stated_by_user=_is_stated_by_user(analysis, slide)
+        )
         called = analysis.slide.name if names_slide else prediction.pseudonym
         if path.name.endswith(".geojson"):
             geojson.write_geojson(path, prediction, classes, geometry)
@@ -51,11 +53,13 @@ def write_findings(path: Path, analysis: Analysis, *, names_slide: bool) -> Path
             ome_tiff.write_ome_tiff(path, prediction, classes, geometry, name=called)
         elif path.suffix == ".png":
             picture = tissue_picture(prediction, slide)
-            image = overlay.attention_overlay(prediction, picture, geometry)
+            title = read_model_card(analysis.model).title if analysis.model else ""
+            image = overlay.attention_overlay(
+                prediction, picture, geometry, model=title
+            )
             overlay.write_png(path, image)
         else:
             card, name, sha256 = _model(analysis)
-            ending = slide_ending(analysis.slide.path)
             parts = ReportParts(
                 prediction=prediction,
                 geometry=geometry,
@@ -63,7 +67,7 @@ def write_findings(path: Path, analysis: Analysis, *, names_slide: bool) -> Path
                 card=card,
                 model_name=name,
                 model_sha256=sha256,
-                command=f"spt heatmap {name} {called}{ending} --out report.html",
+                command=_command(analysis),
                 slide=slide,
                 classes=classes,
             )
@@ -71,6 +75,25 @@ def write_findings(path: Path, analysis: Analysis, *, names_slide: bool) -> Path
     finally:
         slide.close()
     return path
+
+
+def _is_stated_by_user(analysis: Analysis, slide: "Slide") -> bool:
+    """Whether the pixel size is the user's word; the file's comes before it."""
+    um = analysis.slide_mpp
+    if um is None or slide.mpp_xy == analysis.slide.mpp_xy:
+        return False
+    return slide.mpp_xy is not None and np.allclose(slide.mpp_xy, um, rtol=1e-3)
+
+
+def _command(analysis: Analysis) -> str:
+    """The words that make the report again, without a name of the slide."""
+    from spt_core.insight.report import SLIDE_WORD, command_again
+
+    if analysis.model is None:
+        return ""
+    um = analysis.slide_mpp
+    options = [] if um is None else ["--slide-mpp", f"{um:g}"]
+    return command_again(analysis.model, SLIDE_WORD, options)
 
 
 def _prediction(analysis: Analysis, slide: "Slide") -> "Prediction":

@@ -61,7 +61,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
             )
         model.card["calibration"] = calibration_of(found)
         save_model(args.calibrate, model)
-        console.say(f"Calibrated model: {args.calibrate}")
+        called = "Calibrated" if found.calibration_helps else "Uncalibrated"
+        console.say(f"{called} model: {args.calibrate}")
     console.record(
         {
             "event": "done",

@@ -2,7 +2,6 @@
 
 import argparse
 import hashlib
-import shlex
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
@@ -12,8 +11,6 @@ from spt_core.commands.console import Console
 from spt_core.commands.predict import Asker, add_model_argument, add_shared_arguments
 from spt_core.errors import InputError
 from spt_core.events import Note
-from spt_core.slides.names import slide_ending
-from spt_core.tokens import layout
 
 if TYPE_CHECKING:
     from spt_core.insight.faithfulness import Faithfulness
@@ -135,7 +132,9 @@ class Heatmap:
             return
         tokens = read_for(model, self.asker.features_of(source))
         if not self.args.no_class_map:
-            work = class_map(model, tokens, stride=self.args.stride)
+            work = class_map(
+                model, tokens, stride=self.args.stride, margin=self.args.margin
+            )
             with closing(work):
                 self.classes = yield from work
         if self.args.check:
@@ -151,7 +150,28 @@ class Heatmap:
     def geometry(self) -> "Geometry":
         from spt_core.insight.geometry import Geometry
 
-        return Geometry.of(self.prediction.facts, self.slide)
+        return Geometry.of(
+            self.prediction.facts, self.slide, stated_by_user=self._is_stated_by_user
+        )
+
+    @property
+    def _is_stated_by_user(self) -> bool:
+        """Whether the pixel size is the user's word: the file's comes before it."""
+        from spt_core.slides import open_slide
+
+        if self.slide is None or self.args.slide_mpp is None:
+            return False
+        plain = open_slide(self.slide.path)
+        try:
+            return plain.mpp_xy is None
+        finally:
+            plain.close()
+
+    @property
+    def title(self) -> str:
+        from spt_core.insight.model_card import ModelCard
+
+        return ModelCard(self.args.model, self.asker.model.card).title
 
     def write(self, path: Path, name: str) -> None:
         from spt_core.insight import geojson, ome_tiff, overlay
@@ -169,11 +189,15 @@ class Heatmap:
             picture = tissue_picture(found, self.slide)
             if self.args.show == "attention":
                 unit = self.args.scale.replace("-", " ")
-                image = overlay.attention_overlay(found, picture, geometry, unit=unit)
+                image = overlay.attention_overlay(
+                    found, picture, geometry, unit=unit, model=self.title
+                )
             elif self.classes is None:
                 raise InputError("There is no class map to show: the model has none.")
             else:
-                image = overlay.class_overlay(found, self.classes, picture, geometry)
+                image = overlay.class_overlay(
+                    found, self.classes, picture, geometry, model=self.title
+                )
             overlay.write_png(path, image)
         else:
             self._write_report(path)
@@ -199,24 +223,26 @@ class Heatmap:
         )
 
     def _command(self) -> str:
-        """The same again; slide and report under names that say nothing of whose."""
+        """The same again; slide and features under words that say nothing of whose."""
+        from spt_core.insight.report import FEATURES_WORD, SLIDE_WORD, command_again
+
         args = self.args
         (source,) = self.asker.sources
-        ending = layout.ENDING if source.is_features else slide_ending(source.path)
-        words = ["spt", "heatmap", args.model.name, self.called + ending]
-        words += ["--out", "report.html", "--margin", f"{args.margin:g}"]
-        words += ["--stride", str(args.stride)]
+        options = ["--margin", f"{args.margin:g}", "--stride", str(args.stride)]
         for option, given in (
             ("--no-class-map", args.no_class_map),
             ("--check", args.check),
             ("--include-slide-name", args.include_slide_name),
         ):
-            words += [option] if given else []
+            options += [option] if given else []
         if args.slide is not None:
-            words += ["--slide", self.called + slide_ending(args.slide)]
+            options += ["--slide", SLIDE_WORD]
         if args.slide_mpp is not None:
-            words += ["--slide-mpp", f"{args.slide_mpp:g}"]
-        return shlex.join(words)
+            options += ["--slide-mpp", f"{args.slide_mpp:g}"]
+        if args.encoder_weights is not None:
+            options += ["--encoder-weights", "WEIGHTS"]
+        what = FEATURES_WORD if source.is_features else SLIDE_WORD
+        return command_again(args.model, what, options)
 
     def _refuse_another_slide(self, path: Path) -> None:
         stated = self.prediction.facts.slide_fingerprint

@@ -12,7 +12,7 @@ from spt_core.devices import copy_to
 from spt_core.errors import InputError
 from spt_core.events import Progress
 from spt_core.insight.predicting import device_of, probabilities, temperature
-from spt_core.insight.results import ClassMap
+from spt_core.insight.results import MARGIN, ClassMap
 from spt_core.insight.windows import (
     STRIDE,
     Rows,
@@ -34,11 +34,12 @@ def class_map(
     stride: int = STRIDE,
     seed: int = 0,
     settings: WindowSettings | None = None,
+    margin: float = MARGIN,
 ) -> Generator[Progress, None, ClassMap]:
     """Class probabilities of every patch; a generator of progress.
 
     Each patch's are the mean of those of the windows over it, the nearer a window's
-    middle the more it counts.
+    middle the more it counts. Classes closer than ``margin`` are not told apart.
     """
     if not model.classes:
         raise InputError(
@@ -70,6 +71,7 @@ def class_map(
         settings.stride,
         settings.limit,
         len(windows.members),
+        margin,
     )
 
 

@@ -16,6 +16,11 @@ LIMITS = {"times average": (0.0, 4.0), "percentile": (0.0, 100.0)}
 # What the legend of every attention map says.
 NOT_WHERE = "Where the model looked, not where the tumour is."
 EVEN = "No region stands out."
+# What the legend of every class map says.
+EACH_ALONE = (
+    "What the model would answer for each neighbourhood alone; it knows no other "
+    "answers than these."
+)
 # Of classes, in the order of the model; after Paul Tol's bright scheme.
 CLASS_COLOURS = (
     (68, 119, 170),

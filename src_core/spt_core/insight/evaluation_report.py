@@ -9,7 +9,7 @@ from typing import Any
 
 from spt_core._version import __version__
 from spt_core.files import written_whole
-from spt_core.insight.evaluation import METRICS, OWN, Evaluation
+from spt_core.insight.evaluation import CALIBRATED, METRICS, OWN, Evaluation
 from spt_core.insight.results import NOT_FOR_DIAGNOSIS
 
 TITLES = {"accuracy": "mean class accuracy", "f1": "F1", "auc": "AUC"}
@@ -62,11 +62,14 @@ def write_evaluation(folder: Path, found: Evaluation, model_name: str) -> None:
 
 
 def calibration_of(found: Evaluation) -> dict[str, Any]:
-    """What a model's card holds of its calibration."""
+    """What a model's card holds of its calibration.
+
+    No temperature where it did not help on slides that it was not fitted to.
+    """
     return {
-        "temperature": found.temperature,
+        "temperature": found.temperature if found.calibration_helps else None,
         "slides": found.slides,
         "folds": found.folds,
         "error_before": found.row(OWN).calibration_error,
-        "error_after": found.row(f"{OWN}, calibrated").calibration_error,
+        "error_after": found.row(CALIBRATED).calibration_error,
     }

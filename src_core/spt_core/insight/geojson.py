@@ -75,7 +75,7 @@ def _features(
                 "name": classes.name_of(label),
                 "color": list(class_colour(label)),
             }
-        # JSON knows no NaN: what is unsure has no number.
+        # JSON knows no NaN: what has no neighbours has no number.
         properties["measurements"] = {
             name: float(f"{values[row]:.6g}")
             for name, values in columns.items()

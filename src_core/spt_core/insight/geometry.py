@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from spt_core.slides.slide import Slide
 from spt_core.tokens.tokens import TokenFacts
 
+STATED_BY_USER = "as stated by the user; the file does not say"
+STATED_BY_FEATURES = "as the features state"
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -16,16 +19,28 @@ class Geometry:
         Micrometres a level-0 pixel (x, y), None where nobody says.
     l0_bounds_xy
         Where the scanned part begins: QuPath counts from there.
+    um_note
+        Who says the pixel size, where it is not the slide's file.
     """
 
     um_pixel_xy: tuple[float, float] | None
     l0_bounds_xy: tuple[int, int] = (0, 0)
+    um_note: str = ""
 
     @classmethod
-    def of(cls, facts: TokenFacts, slide: Slide | None) -> "Geometry":
-        if slide is not None:
-            return cls(slide.mpp_xy or _from_patch(facts), slide.bounds[:2])
-        return cls(_from_patch(facts))
+    def of(
+        cls, facts: TokenFacts, slide: Slide | None, *, stated_by_user: bool = False
+    ) -> "Geometry":
+        """Of an open slide, else of its tokens.
+
+        ``stated_by_user`` where the slide's pixel size is its user's word.
+        """
+        l0_bounds_xy = (0, 0) if slide is None else slide.bounds[:2]
+        if slide is not None and slide.mpp_xy is not None:
+            note = STATED_BY_USER if stated_by_user else ""
+            return cls(slide.mpp_xy, l0_bounds_xy, note)
+        um = _from_patch(facts)
+        return cls(um, l0_bounds_xy, STATED_BY_FEATURES if um else "")
 
 
 def _from_patch(facts: TokenFacts) -> tuple[float, float] | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spt_core.errors import InputError
+from spt_core.insight.calibration import helpful_temperature
 
 KIND = "spt-slide-model"
 DEMONSTRATION = "On a real slide its answer means nothing."
@@ -59,7 +60,9 @@ class ModelCard:
         if not slides:
             return "The file does not say what it learned from."
         words = f"Learned from {slides:,} slides"
-        if training.get("patients"):
+        if self.is_demonstration:
+            words += " of synthetic tissue"
+        elif training.get("patients"):
             words += f" of {training['patients']:,} patients"
         counts = training.get("class_counts") or {}
         if counts:
@@ -88,6 +91,39 @@ class ModelCard:
             return "The file does not say how well it does on slides it has not seen."
         where = judged.get("cohort") or "slides that it had not seen"
         return f"On {where}: {_listed(said)}."
+
+    @property
+    def calibration(self) -> str:
+        """What the numbers of its answers are."""
+        known = self.facts.get("calibration") or {}
+        if not known:
+            return "Not measured: its numbers are scores."
+        slides, folds = known.get("slides"), known.get("folds")
+        where = f" on {slides:,} slides in {folds} folds" if slides and folds else ""
+        before, after = known.get("error_before"), known.get("error_after")
+        measured = ""
+        if before is not None and after is not None:
+            measured = f"error {float(before):.3f} without, {float(after):.3f} with it"
+        temperature = helpful_temperature(known)
+        if temperature is not None:
+            words = f"By a temperature of {temperature:.3g}, measured{where}"
+            return f"{words}: {measured}." if measured else f"{words}."
+        return (
+            f"None: a temperature measured{where} does not help"
+            f"{f' ({measured})' if measured else ''}, so its numbers are scores."
+        )
+
+    @property
+    def architecture(self) -> str:
+        """The shape of the network."""
+        known = self.facts.get("architecture") or {}
+        parts = [str(known.get("name") or "")]
+        for name, words in (("depth", "layers"), ("heads", "heads")):
+            if known.get(name):
+                parts.append(f"{known[name]} {words}")
+        if known.get("dim"):
+            parts.append(f"width {known['dim']}")
+        return ", ".join(part for part in parts if part)
 
     @property
     def details(self) -> list[tuple[str, str]]:

@@ -12,16 +12,33 @@ from PIL import Image, ImageDraw, ImageFont
 
 from spt_core.errors import InputError
 from spt_core.files import written_whole
-from spt_core.insight.colours import EVEN, LIMITS, NOT_WHERE, class_colour, heat
+from spt_core.insight.colours import (
+    EACH_ALONE,
+    EVEN,
+    LIMITS,
+    NOT_WHERE,
+    class_colour,
+    heat,
+)
 from spt_core.insight.geometry import Geometry
 from spt_core.insight.maps import MEAN, attention_values, cell_map
 from spt_core.insight.picture import Picture
 from spt_core.insight.regions import stands_out
-from spt_core.insight.results import NOT_FOR_DIAGNOSIS, ClassMap, Prediction
+from spt_core.insight.results import (
+    NOT_FOR_DIAGNOSIS,
+    UNDECIDED,
+    UNLIKE,
+    UNLIKE_SENTENCE,
+    ClassMap,
+    Prediction,
+)
 
 TIMES = "times average"
 OPACITY, CLASS_OPACITY = 0.7, 0.55
-BAR_WIDTH, MARGIN, FOOT, LEGEND = 22, 16, 64, 270
+BAR_WIDTH, MARGIN, FOOT, LEGEND = 22, 16, 46, 270
+# The lowest picture; where a legend's colours begin; the height of a line of text,
+# about the width of its letters, and how many of these a legend is wide.
+LOWEST, BAR_TOP, LINE, LETTER, LEGEND_LETTERS = 240, 52, 18, 8, 34
 FONTS = ("DejaVuSans.ttf", "Arial.ttf", "arial.ttf", "Helvetica.ttc")
 _COMPLETE: tuple[str | None, ...] = ("DejaVu Sans", "Arial", "Helvetica")
 INK, PAPER = (30, 30, 30), (255, 255, 255)
@@ -35,11 +52,14 @@ def attention_overlay(
     head: int = MEAN,
     unit: str = TIMES,
     opacity: float = OPACITY,
+    model: str = "",
 ) -> Image.Image:
     """Attention over the tissue, on the scale that the window has.
 
     Parameters
     ----------
+    model
+        The model's title, written below the picture.
     unit
         ``times average``, the same scale on every slide, or ``percentile``, which
         uses all colours on every slide, however even its attention is.
@@ -51,11 +71,15 @@ def attention_overlay(
     colour = heat((spread - low) / (high - low))
     alpha = np.where(np.isfinite(spread), opacity * colour[..., 3], 0)
     rgb = _blend(picture.rgb, 255 * colour[..., :3], alpha)
-    image = _framed(rgb, picture, geometry)
     which = "mean of heads" if head == MEAN else f"head {head + 1}"
     times = attention_values(prediction.attention, head=head, unit=TIMES)
     words = [NOT_WHERE] if stands_out(times) else [EVEN, NOT_WHERE]
-    _colour_bar(image, rgb.shape, f"Attention ({which})", unit, words)
+    lines = [line for one in words for line in wrap(one, LEGEND_LETTERS)]
+    bar = max(120, min(max(rgb.shape[0], LOWEST) - 130, 320))
+    tall = BAR_TOP + bar + 12 + LINE * len(lines)
+    notes = _notes(prediction, model)
+    image = _framed(rgb, picture, geometry, notes, tall)
+    _colour_bar(image, rgb.shape[1], bar, f"Attention ({which})", unit, lines)
     return image
 
 
@@ -66,6 +90,7 @@ def class_overlay(
     geometry: Geometry,
     *,
     opacity: float = CLASS_OPACITY,
+    model: str = "",
 ) -> Image.Image:
     """The likeliest class of each patch over the tissue; grey where unsure."""
     labels = classes.labels
@@ -76,16 +101,24 @@ def class_overlay(
     table = [class_colour(k) for k in range(-1, len(classes.classes))]
     rows = np.where(there, values, -1).astype(int) + 1
     rgb = _blend(picture.rgb, np.array(table, np.float32)[rows], opacity * there)
-    image = _framed(rgb, picture, geometry)
-    draw = ImageDraw.Draw(image)
-    left, top = rgb.shape[1] + 2 * MARGIN, MARGIN
-    _write(draw, (left, top), "Class map", 17)
-    for line, label in enumerate((*range(len(classes.classes)), -1)):
-        y = top + 34 + 26 * line
-        draw.rectangle((left, y, left + 16, y + 16), class_colour(label))
+    names = []
+    for label in (*range(len(classes.classes)), -1):
         share = np.mean(labels == label) if len(labels) else 0
-        text = f"{classes.name_of(label)}  {share:.0%}"
-        _write(draw, (left + 26, y - 1), text, 14)
+        words = f"{classes.name_of(label)}  {share:.0%}"
+        names.append((label, wrap(words, LEGEND_LETTERS - 6)))
+    lines = wrap(EACH_ALONE, LEGEND_LETTERS)
+    tall = BAR_TOP + sum(8 + LINE * len(text) for _, text in names) + LINE * len(lines)
+    image = _framed(rgb, picture, geometry, _notes(prediction, model), tall + 8)
+    draw = ImageDraw.Draw(image)
+    left, y = rgb.shape[1] + 2 * MARGIN, MARGIN
+    _write(draw, (left, y), "Class map", 17)
+    _write(draw, (left, y + 24), "% of patches", 13)
+    y += BAR_TOP
+    for label, text in names:
+        draw.rectangle((left, y, left + 16, y + 16), class_colour(label))
+        _write_lines(draw, (left + 26, y - 1), text, 14)
+        y += 8 + LINE * len(text)
+    _write_lines(draw, (left, y + 8), lines)
     return image
 
 
@@ -106,18 +139,40 @@ def _blend(
     return (base * (1 - alpha) + colour * alpha).round().astype(np.uint8)
 
 
+def _notes(prediction: Prediction, model: str) -> list[str]:
+    """What is to be known of the answer behind a map, and of its model."""
+    notes = []
+    if prediction.verdict == UNLIKE:
+        notes.append(UNLIKE_SENTENCE)
+    elif prediction.verdict == UNDECIDED:
+        notes.append("Undecided: of the whole slide no class is named.")
+    if not prediction.is_whole:
+        notes.append(f"{prediction.from_how_much}.")
+    lines = [" ".join(notes), f"Model: {model}." if model else ""]
+    return [line for line in lines if line]
+
+
 def _framed(
-    rgb: NDArray[np.uint8], picture: Picture, geometry: Geometry
+    rgb: NDArray[np.uint8],
+    picture: Picture,
+    geometry: Geometry,
+    notes: Sequence[str],
+    legend_height: int,
 ) -> Image.Image:
     """The picture on paper, with room for a legend, a scale bar and the notice."""
     height, width = rgb.shape[:2]
-    size = (width + 2 * MARGIN + LEGEND, max(height, 240) + MARGIN + FOOT)
+    across = width + MARGIN + LEGEND
+    if geometry.um_pixel_xy is not None and geometry.um_note:
+        notes = [f"Pixel size {geometry.um_note}.", *notes]
+    letters = max(30, across // LETTER)
+    lines = [n for one in (*notes, NOT_FOR_DIAGNOSIS) for n in wrap(one, letters)]
+    bottom = MARGIN + max(height, LOWEST, legend_height)
+    size = (across + MARGIN, bottom + FOOT + LINE * len(lines))
     image = Image.new("RGB", size, PAPER)
     image.paste(Image.fromarray(rgb), (MARGIN, MARGIN))
     draw = ImageDraw.Draw(image)
-    bottom = max(height, 240) + MARGIN
     _scale_bar(draw, MARGIN, bottom + 12, width, picture, geometry)
-    _write(draw, (MARGIN, bottom + 38), NOT_FOR_DIAGNOSIS, 13)
+    _write_lines(draw, (MARGIN, bottom + 38), lines)
     return image
 
 
@@ -148,17 +203,17 @@ def scale_bar(width: int, um_pixel: float) -> tuple[float, int]:
 
 def _colour_bar(
     image: Image.Image,
-    shape: tuple[int, ...],
+    width: int,
+    height: int,
     title: str,
     unit: str,
-    sentences: Sequence[str],
+    lines: Sequence[str],
 ) -> None:
     draw = ImageDraw.Draw(image)
-    left, top = shape[1] + 2 * MARGIN, MARGIN
+    left, top = width + 2 * MARGIN, MARGIN
     _write(draw, (left, top), title, 17)
     _write(draw, (left, top + 24), unit, 13)
-    top += 52
-    height = max(120, min(max(shape[0], 240) - 130, 320))
+    top += BAR_TOP
     ramp = heat(np.linspace(1, 0, height))[:, None].repeat(BAR_WIDTH, axis=1)
     paper = np.full((*ramp.shape[:2], 3), PAPER, np.uint8)
     bar = _blend(paper, 255 * ramp[..., :3], ramp[..., 3])
@@ -171,10 +226,7 @@ def _colour_bar(
         if part == 1 and unit == TIMES:
             text += " or more"
         _write(draw, (left + BAR_WIDTH + 10, y - 8), text, 13)
-    y = top + height + 12
-    for line in (line for words in sentences for line in wrap(words, 34)):
-        _write(draw, (left, y), line, 13)
-        y += 18
+    _write_lines(draw, (left, top + height + 12), lines)
 
 
 @cache
@@ -185,6 +237,16 @@ def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
         except OSError:
             continue
     return ImageFont.load_default(size)
+
+
+def _write_lines(
+    draw: ImageDraw.ImageDraw,
+    place: tuple[int, int],
+    lines: Sequence[str],
+    size: int = 13,
+) -> None:
+    for number, line in enumerate(lines):
+        _write(draw, (place[0], place[1] + LINE * number), line, size)
 
 
 def _write(

@@ -14,14 +14,12 @@ from numpy.typing import NDArray
 
 from spt_core.devices import copy_to
 from spt_core.insight import results
-from spt_core.insight.calibration import softmax
-from spt_core.insight.results import Likeness, Prediction
+from spt_core.insight.calibration import helpful_temperature, softmax
+from spt_core.insight.results import MARGIN, Likeness, Prediction
 from spt_core.learning.model_file import SlideModel
 from spt_core.learning.statistics import QUANTILES, distance
 from spt_core.tokens import Tokens, read_tokens
 
-# Two classes closer than this are not told apart.
-MARGIN = 0.1
 # A model that learned from fewer slides does not know how unlike its own can be, and
 # fewer patches do not show what a slide is like.
 FEWEST_SLIDES = 8
@@ -117,10 +115,8 @@ def is_demonstration(model: SlideModel) -> bool:
 
 
 def temperature(model: SlideModel) -> float | None:
-    """The model's calibration, where it has one."""
-    found = model.card.get("calibration") or {}
-    value = found.get("temperature")
-    return float(value) if value else None
+    """The model's calibration, where it has one that helps."""
+    return helpful_temperature(model.card.get("calibration"))
 
 
 @torch.no_grad()

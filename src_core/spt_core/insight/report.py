@@ -3,6 +3,7 @@
 import base64
 import io
 import platform
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from spt_core import bundled
 from spt_core._version import __version__
 from spt_core.files import written_whole
-from spt_core.insight.colours import NOT_WHERE, class_colour
+from spt_core.insight.colours import EACH_ALONE, EVEN, NOT_WHERE, class_colour
 from spt_core.insight.geometry import Geometry
 from spt_core.insight.maps import attention_values
+from spt_core.insight.model_card import DEMONSTRATION, ModelCard
 from spt_core.insight.overlay import attention_overlay, class_overlay
 from spt_core.insight.picture import read_patch, tissue_picture
+from spt_core.insight.regions import (
+    BY_CHANCE,
+    LEAST_LOOKED_AT,
+    MOST_LOOKED_AT,
+    choose_regions,
+    stands_out,
+)
 from spt_core.insight.results import (
     EMPTY,
     NOT_FOR_DIAGNOSIS,
@@ -39,7 +49,14 @@ CITATION = (
     "A self-supervised framework for learning whole slide representations "
     "(Slide Pre-trained Transformers)."
 )
-TOP_REGIONS, PATCH_SIDE, APART = 8, 260, 3
+PATCH_SIDE = 260
+# What stands for files in the command: their names may say whose slide it is.
+SLIDE_WORD, FEATURES_WORD = "SLIDE", "FEATURES.h5"
+_WHY = {
+    MOST_LOOKED_AT: "Looked at most",
+    BY_CHANCE: "Chosen by chance",
+    LEAST_LOOKED_AT: "Looked at least",
+}
 _LIBRARIES = ("numpy", "torch", "openslide-python", "tifffile")
 _STYLE = """
 :root{color-scheme:light}
@@ -84,6 +101,22 @@ class ReportParts:
     classes: ClassMap | None = None
     faithfulness: "Faithfulness | None" = None
 
+    @property
+    def model(self) -> ModelCard | None:
+        """The model's card in words, None without a model."""
+        return ModelCard(Path(self.model_name), self.card) if self.card else None
+
+
+def command_again(model: Path, source: str, options: Sequence[str] = ()) -> str:
+    """The words that make a report again, once ``source`` is put in.
+
+    The bundled model needs no name.
+    """
+    own = Path(bundled.__file__).resolve().with_name(bundled.SLIDE_MODEL_FILE)
+    named = [] if model.resolve() == own else [model.name]
+    words = ["spt", "heatmap", *named, source, "--out", "report.html", *options]
+    return shlex.join(words)
+
 
 def write_report(path: Path, parts: ReportParts) -> None:
     with written_whole(Path(path)) as temporary:
@@ -93,11 +126,11 @@ def write_report(path: Path, parts: ReportParts) -> None:
 def report_page(parts: ReportParts) -> str:
     """The page as HTML, every picture within it and nothing outside."""
     found = parts.prediction
-    doubt = " doubt" if found.verdict in (EMPTY, UNLIKE) or found.trained_on else ""
     body = [
         f"<h1>{escape(parts.called)}</h1>",
         f'<p class="notice">{NOT_FOR_DIAGNOSIS}</p>',
-        f'<p class="answer{doubt}">{escape(found.sentence)}</p>',
+        _answer(parts),
+        *_model(parts),
     ]
     if found.verdict != EMPTY:
         body += [_probabilities(found), *_maps(parts), *_regions(parts)]
@@ -113,19 +146,38 @@ def report_page(parts: ReportParts) -> str:
     )
 
 
-def top_regions(
-    p: NDArray[np.integer], attention: NDArray[np.floating], count: int = TOP_REGIONS
-) -> list[int]:
-    """Rows of the most attended patches that lie apart from one another."""
-    weights = attention_values(attention)
-    chosen: list[int] = []
-    for row in np.argsort(-weights, kind="stable").tolist():
-        off = np.abs(p[chosen] - p[row]).max(axis=1) if chosen else np.array([APART])
-        if (off >= APART).all():
-            chosen.append(row)
-        if len(chosen) == count:
-            break
-    return chosen
+def _answer(parts: ReportParts) -> str:
+    """The answer, from how much of the tissue, and what to think of it."""
+    found, model = parts.prediction, parts.model
+    is_demonstration = model is not None and model.is_demonstration
+    doubtful = (
+        found.verdict in (EMPTY, UNLIKE)
+        or found.trained_on
+        or not found.is_whole
+        or is_demonstration
+    )
+    lines = [found.sentence]
+    if found.verdict != EMPTY:
+        rest = "." if found.is_whole else ": the rest may change the answer."
+        lines.append(found.from_how_much + rest)
+    if is_demonstration:
+        lines.append(f"By a demonstration on synthetic tissue. {DEMONSTRATION}")
+    said = "<br>".join(escape(line) for line in lines)
+    return f'<p class="answer{" doubt" if doubtful else ""}">{said}</p>'
+
+
+def _model(parts: ReportParts) -> list[str]:
+    """What the model is for, what it learned from and how well it does."""
+    model = parts.model
+    if model is None:
+        return []
+    said = (
+        ("Model", model.title),
+        ("What it is for", model.purpose),
+        ("What it learned from", model.learned_from),
+        ("How well it does", model.how_well),
+    )
+    return [f'<table class="model">{_rows(said)}</table>']
 
 
 def _probabilities(found: Prediction) -> str:
@@ -151,49 +203,71 @@ def _maps(parts: ReportParts) -> list[str]:
     if parts.slide is not None:
         tissue = Image.fromarray(picture.rgb)
         body += ["<h2>Tissue</h2>", _figure(tissue, "What lies at the patches.", 88)]
+    title = parts.model.title if parts.model else ""
+    geometry = parts.geometry
+    size = ""
+    if geometry.um_pixel_xy is not None and geometry.um_note:
+        size = f" Scale bar: pixel size {geometry.um_note}."
     heads = found.attention.shape[0]
+    times = attention_values(found.attention, unit="times average")
+    even = "" if stands_out(times) else f"{EVEN} "
     body += [
         "<h2>Where the model looks</h2>",
         _figure(
-            attention_overlay(found, picture, parts.geometry),
-            f"Attention over {found.seen} patches, mean of {heads} heads, on a scale "
-            "that is the same for every slide: 1 × average is a patch like any other. "
-            f"{NOT_WHERE}",
+            attention_overlay(found, picture, geometry, model=title),
+            f"{even}Attention over {found.seen} patches, mean of {heads} heads, on a "
+            "scale that is the same for every slide: 1 × average is a patch like any "
+            f"other. {NOT_WHERE}{size}",
         ),
     ]
     if parts.classes is not None:
         made = parts.classes
         caption = (
-            f"The model on windows of {made.side} × {made.side} patches, "
-            f"{made.stride} apart, at most {made.limit} patches of each; "
-            f"{np.mean(made.unsure):.0%} of the patches have too few neighbours."
+            f"{EACH_ALONE} The model on windows of {made.side} × {made.side} patches, "
+            f"{made.stride} apart, at most {made.limit} patches of each. Unsure: "
+            f"{np.mean(made.alone):.0%} of the patches have too few neighbours, and of "
+            f"{np.mean(made.close):.0%} the likeliest class leads by less than "
+            f"{made.margin:g}.{size}"
         )
-        image = class_overlay(found, made, picture, parts.geometry)
+        image = class_overlay(found, made, picture, geometry, model=title)
         body += ["<h2>Class map</h2>", _figure(image, caption)]
     return body
 
 
 def _regions(parts: ReportParts) -> list[str]:
+    """Places as the window chooses them, with others to compare."""
     found, slide = parts.prediction, parts.slide
     if slide is None:
         return []
     times = attention_values(found.attention, unit="times average")
     size = found.facts.l0_patch_xy or (1, 1)
     um = parts.geometry.um_pixel_xy
-    across = f", {size[0] * um[0]:.0f} µm across" if um else ""
+    across = f"; {size[0] * um[0]:.0f} µm across" if um else ""
     figures = []
-    for row in top_regions(found.p, found.attention):
+    for region in choose_regions(found.p, times):
+        row = region.row
         patch = read_patch(slide, found.xy[row], size, PATCH_SIDE)
-        x, y = (found.xy[row] - np.asarray(parts.geometry.l0_bounds_xy)).tolist()
         what = ""
         if parts.classes is not None:
             what = f"; {parts.classes.name_of(int(parts.classes.labels[row]))}"
-        caption = f"{times[row]:.1f} × average{what}; at x {x}, y {y}{across}"
+        caption = (
+            f"{_WHY[region.kind]}: {times[row]:.1f} × average{what}; at "
+            f"{_place(found.xy[row], parts.geometry)}{across}"
+        )
         figures.append(_figure(patch, caption, quality=88))
     return [
-        "<h2>Most attended regions</h2>",
+        "<h2>Regions looked at most, and others to compare</h2>",
         f'<div class="patches">{"".join(figures)}</div>',
     ]
+
+
+def _place(l0_xy: NDArray[np.integer], geometry: Geometry) -> str:
+    """Where a patch begins, from the corner of the scanned part."""
+    x, y = (np.asarray(l0_xy) - np.asarray(geometry.l0_bounds_xy)).tolist()
+    um = geometry.um_pixel_xy
+    if um is None:
+        return f"x {x}, y {y} px"
+    return f"x {x * um[0] / 1000:.2f}, y {y * um[1] / 1000:.2f} mm ({x}, {y} px)"
 
 
 def _faithfulness(check: "Faithfulness") -> list[str]:
@@ -217,50 +291,58 @@ def _faithfulness(check: "Faithfulness") -> list[str]:
 
 
 def _provenance(parts: ReportParts) -> list[str]:
-    card, facts = parts.card, parts.prediction.facts
-    tokens, training = card.get("tokens", {}), card.get("training", {})
-    um = parts.geometry.um_pixel_xy
-    calibration = card.get("calibration") or {}
+    card, facts, model = parts.card, parts.prediction.facts, parts.model
+    tokens = card.get("tokens") or {}
+    um, um_note = parts.geometry.um_pixel_xy, parts.geometry.um_note
+    pixel = f"{um[0]:.4g} × {um[1]:.4g} µm" if um else "unknown"
+    patch = ""
+    if tokens.get("patch_size") and tokens.get("mpp"):
+        patch = f"{tokens['patch_size']} px at {tokens['mpp']:g} µm"
+    made_by = f"napari-spt {__version__}"
+    if card.get("version"):
+        made_by += f", model by {card['version']}"
     rows: Sequence[tuple[str, Any]] = (
         ("Slide fingerprint", parts.prediction.fingerprint),
-        ("Pixel size", f"{um[0]:.4g} × {um[1]:.4g} µm" if um else "unknown"),
+        ("Pixel size", f"{pixel}, {um_note}" if um and um_note else pixel),
         ("Patches", f"{parts.prediction.seen} of {parts.prediction.total}"),
-        ("Patch", f"{tokens.get('patch_size')} px at {tokens.get('mpp')} µm"),
+        ("Patch", patch),
         ("Patch encoder", tokens.get("encoder")),
         ("Encoder hash", facts.encoder_sha256 or "not stated by the features"),
         ("Model", parts.model_name),
         ("Model hash", parts.model_sha256),
         ("Objective", card.get("objective")),
-        ("Architecture", _plain(card.get("architecture", {}))),
-        ("Learned from", f"{training.get('slides')} slides"),
-        ("Classes learned", _plain(training.get("class_counts", {}))),
-        ("Metrics", _plain(card.get("metrics", {}))),
-        ("Calibration", _plain(calibration) if calibration else "none"),
+        ("Architecture", model and model.architecture),
+        ("Calibration", model and model.calibration),
         ("Model licence", card.get("licence")),
-        ("Made by", f"napari-spt {__version__}, model by {card.get('version')}"),
+        ("Made by", made_by),
         ("Versions", f"Python {platform.python_version()}, {_versions()}"),
         ("Made on", time.strftime("%Y-%m-%d %H:%M %z")),
     )
-    table = "".join(
-        f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
-        for name, value in rows
-        if value not in (None, "")
-    )
     return [
         "<h2>Where this comes from</h2>",
-        f"<table>{table}</table>",
-        f"<p>To make it again: <code>{escape(parts.command)}</code></p>",
+        f"<table>{_rows(rows)}</table>",
+        *_again(parts.command),
         f"<p>Please cite: {escape(CITATION)}</p>",
         f'<p class="notice">{NOT_FOR_DIAGNOSIS}</p>',
     ]
 
 
-def _plain(table: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {_number(value)}" for name, value in table.items())
+def _again(command: str) -> list[str]:
+    if not command:
+        return []
+    words = shlex.split(command)
+    files = {SLIDE_WORD: "the slide's file", FEATURES_WORD: "its features"}
+    stands = [f"{what} for {word}" for word, what in files.items() if word in words]
+    put_in = f", with {' and '.join(stands)}" if stands else ""
+    return [f"<p>To make it again{put_in}: <code>{escape(command)}</code></p>"]
 
 
-def _number(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _rows(pairs: Sequence[tuple[str, Any]]) -> str:
+    return "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
+        for name, value in pairs
+        if value not in (None, "")
+    )
 
 
 def _versions() -> str:

@@ -16,6 +16,9 @@ UNDECIDED = "undecided"
 ANSWERED = "answered"
 NO_CLASSES = "no classes"
 
+# Two classes closer than this are not told apart.
+MARGIN = 0.1
+
 NOT_FOR_DIAGNOSIS = "For research, not for diagnosis."
 UNLIKE_SENTENCE = "Unlike the slides this model learned from."
 WITHHELD = "No class is named: this model is a demonstration on synthetic tissue."
@@ -105,6 +108,14 @@ class Prediction:
         return self.seen >= self.total
 
     @property
+    def from_how_much(self) -> str:
+        """The share of the tissue that was seen, in words, without a full stop."""
+        if self.is_whole:
+            return f"From all of the tissue ({self.seen:,} patches)"
+        share = min(99, max(1, round(100 * self.seen / self.total)))
+        return f"From {share} % of the tissue ({self.seen:,} of {self.total:,} patches)"
+
+    @property
     def kind_of_number(self) -> str:
         return CALIBRATED if self.calibrated else UNCALIBRATED
 
@@ -167,11 +178,14 @@ class ClassMap:
     Attributes
     ----------
     probabilities : (n, classes)
-        NaN where a patch has too few neighbours to say: "unsure".
+        NaN where a patch has too few neighbours to say.
     side, stride
         Of the windows, in grid cells.
     limit
         The most tokens of a window that were looked at.
+    margin
+        The least distance between the two likeliest classes for an answer, as for
+        whole slides.
     """
 
     classes: tuple[str, ...]
@@ -181,10 +195,25 @@ class ClassMap:
     stride: int
     limit: int
     windows: int
+    margin: float = MARGIN
+
+    @property
+    def alone(self) -> NDArray[np.bool_]:
+        """Where a patch has too few neighbours, (n,)."""
+        return np.isnan(self.probabilities[:, 0])
+
+    @property
+    def close(self) -> NDArray[np.bool_]:
+        """Where the likeliest class leads by too little to be named, (n,)."""
+        if self.probabilities.shape[1] < 2:
+            return np.zeros(len(self.probabilities), bool)
+        ordered = np.sort(np.nan_to_num(self.probabilities), axis=1)
+        return ~self.alone & (ordered[:, -1] - ordered[:, -2] < self.margin)
 
     @property
     def unsure(self) -> NDArray[np.bool_]:
-        return np.isnan(self.probabilities[:, 0])
+        """Where no class is named, (n,)."""
+        return self.alone | self.close
 
     @property
     def labels(self) -> NDArray[np.int64]:

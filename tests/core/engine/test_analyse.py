@@ -5,10 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from napari_spt._analysis import Analysis, SlideSource
 from spt_core import load_model, open_slide, read_tokens
 from spt_core.devices import with_back_off
 from spt_core.engine.failures import explain
 from spt_core.engine.memory_notes import MemoryNotes
+from spt_core.engine.telling import map_of
 from spt_core.errors import InputError
 from spt_core.insight.class_map import class_map
 from spt_core.insight.predicting import predict, read_for
@@ -295,3 +297,19 @@ def test_an_unknown_request_fails_and_the_engine_goes_on(engine, ask, slide):
     assert engine.finish(engine.ask("dance"))[-1]["kind"] == "other"
     engine.process.stdin.write(b"this is no JSON\n[1, 2]\n")
     assert ask(slide)[-1]["event"] == "done"
+
+
+def test_a_patch_of_close_classes_is_sent_as_unsure(analysed, model):
+    """What the window draws in grey, though its numbers are there."""
+    loaded = load_model(model)
+    for weight in loaded.classifier.parameters():
+        weight.data.zero_()
+    tokens = read_for(loaded, analysed[-1]["features"])
+    *_, said = map_of(loaded, tokens)
+    assert said.event == "class_map"
+    assert said.arrays["unsure"].all()
+    with_neighbours = np.isfinite(said.arrays["probabilities"]).all(axis=1)
+    assert with_neighbours.any()
+    shown = Analysis(SlideSource("", None, None, (1, 1)), None)
+    shown.take(said.event, said.facts, said.arrays)
+    assert (shown.class_reading.labels == len(loaded.classes) + 1).all()

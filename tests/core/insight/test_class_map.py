@@ -5,6 +5,8 @@ import pytest
 
 from spt_core.errors import InputError
 from spt_core.insight.class_map import class_map, mean_window_embedding
+from spt_core.insight.predicting import predict
+from spt_core.insight.results import UNDECIDED, ClassMap
 from spt_core.insight.windows import (
     WindowSettings,
     slide_windows,
@@ -46,8 +48,8 @@ def test_two_halves_stitched_to_one_slide(mean_model):
     found, events = finish(class_map(mean_model, tokens))
     assert events[-1].done == events[-1].total == found.windows
     labels = found.labels
-    assert not found.unsure.any()
     off_border = np.abs(tokens.p[:, 1] - 29.5) > 2
+    assert not found.unsure[off_border].any()
     assert (labels[off_border] == np.where(left, 0, 1)[off_border]).all()
     np.testing.assert_allclose(found.probabilities.sum(axis=1), 1, rtol=1e-5)
     middle = found.probabilities[(tokens.p[:, 1] == 29) | (tokens.p[:, 1] == 30), 0]
@@ -74,6 +76,31 @@ def test_a_patch_without_neighbours_is_unsure(mean_model):
     assert found.unsure.tolist() == [False] * 200 + [True]
     assert found.labels[200] == -1
     assert found.name_of(-1) == "unsure"
+
+
+def test_close_classes_are_unsure_as_they_are_of_a_slide(mean_model):
+    """The same margin: what would be undecided of a slide is unsure of a patch."""
+    for first, margin, is_close in (
+        (0.01, 0.1, True),
+        (0.01, 0.0, False),
+        (1, 1, True),
+    ):
+        x = np.zeros((200, DIM))
+        x[:, 0] = first
+        tokens = grid_tokens(x, cols=20)
+        slide = predict(mean_model, tokens, margin=margin)
+        found, _ = finish(class_map(mean_model, tokens, margin=margin))
+        assert (slide.verdict == UNDECIDED) is is_close
+        assert (found.unsure == is_close).all()
+        assert (found.close == is_close).all()
+        assert (found.labels == (-1 if is_close else 0)).all()
+        assert not found.alone.any()
+        assert np.isfinite(found.probabilities).all()  # the numbers stay
+
+
+def test_one_class_has_no_second():
+    found = ClassMap(("a",), np.ones((3, 1), np.float32), False, 8, 4, 64, 1)
+    assert found.labels.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("n", [0, 1])

@@ -23,6 +23,7 @@ from spt_core.insight.evaluation import (
 )
 from spt_core.insight.predicting import Patient, predict
 from spt_core.learning.cohort import Cohort, open_cohort
+from spt_core.learning.model_file import save_model
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.training import train
 from spt_core.tokens import read_labels
@@ -248,8 +249,6 @@ def test_command_writes_a_report_without_names_and_calibrates(
     model = load_model(model_path)
     with torch.no_grad():  # overconfident
         model.classifier.weight.mul_(20)
-    from spt_core.learning.model_file import save_model
-
     lines = (fresh / "labels.csv").read_text().splitlines()
     for number in (1, 2, 3, 4):  # four slides of which the labels are wrong
         flipped = {"a": "b", "b": "a"}[lines[number].split(",")[1]]
@@ -277,6 +276,28 @@ def test_command_writes_a_report_without_names_and_calibrates(
         text = path.read_text(encoding="utf-8")
         assert "new0" not in text
         assert "other" not in text
+
+
+def test_a_temperature_that_does_not_help_is_not_kept(fresh, model_path, tmp_path):
+    """Of a model that is right and sure of it: any doubt added is too much."""
+    model = load_model(model_path)
+    with torch.no_grad():
+        model.classifier.weight.mul_(20)
+    sure, same = tmp_path / "sure.safetensors", tmp_path / "same.safetensors"
+    save_model(sure, model)
+    words = ["evaluate", sure, fresh / "features", "--labels", fresh / "labels.csv"]
+    words += ["--folds", 2, "--out", tmp_path / "report", "--calibrate", same]
+    assert main([str(word) for word in words]) == 0
+    card = load_model(same).card["calibration"]
+    assert card["error_after"] >= card["error_before"]
+    assert card["temperature"] is None
+    one = read_tokens(fresh / "features" / "new000.h5")
+    assert not predict(load_model(same), one).calibrated
+    page = (tmp_path / "report" / "evaluation.md").read_text(encoding="utf-8")
+    assert "does not lower the calibration error" in page
+    with (tmp_path / "report" / "predictions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert min(max(float(row["a"]), float(row["b"])) for row in rows) > 0.99
 
 
 def test_unlabelled_models_have_no_own_row(fresh, model_path):

@@ -28,7 +28,6 @@ from spt_core.insight.maps import attention_values, cell_map
 from spt_core.insight.ome_tiff import write_ome_tiff
 from spt_core.insight.picture import tissue_picture
 from spt_core.insight.predicting import predict, read_for
-from spt_core.insight.report import top_regions
 from spt_core.tokens import TokenFacts, Tokens
 from tests.core.insight.conftest import DIM, STEP, finish, grid_tokens, made_slide
 from tests.core.insight.slides import (
@@ -242,7 +241,7 @@ def test_report_stands_alone_and_says_where_it_comes_from(exported):
     assert "http" not in re.sub(r"base64,[^\"]*", "", text)
     kinds = [source[:15] for source in page.sources]
     assert kinds.count("data:image/png;") == 2
-    assert kinds.count("data:image/jpeg") == 9
+    assert kinds.count("data:image/jpeg") == 13
     for source in page.sources:
         with Image.open(io.BytesIO(base64.b64decode(source.split(",")[1]))) as image:
             assert min(image.size) > 100
@@ -254,7 +253,7 @@ def test_report_stands_alone_and_says_where_it_comes_from(exported):
         model.card["tokens"]["encoder_sha256"],
         prediction.fingerprint,
         "0.5 × 0.5 µm",
-        "spt heatmap model.safetensors slide-",
+        "spt heatmap model.safetensors SLIDE --out",
         "Please cite",
         "Does the attention matter?",
     ):
@@ -318,7 +317,7 @@ def test_features_alone_are_drawn_plain(trained, model_path, tmp_path, capsys):
     assert main([str(word) for word in words]) == 0
     assert all(path.stat().st_size > 1000 for path in outs)
     assert "unknown without --slide" in capsys.readouterr().err
-    assert "Most attended" not in outs[1].read_text(encoding="utf-8")
+    assert "Regions looked at" not in outs[1].read_text(encoding="utf-8")
 
 
 def test_an_empty_slide_has_a_report_that_says_so(mean_model, tmp_path):
@@ -370,15 +369,6 @@ def test_one_patch_and_off_lattice_patches(mean_model, tmp_path):
     features = json.loads((tmp_path / "off.geojson").read_text())["features"]
     places = [shape(one["geometry"]).bounds[:2] for one in features]
     np.testing.assert_array_equal(places, tokens.xy)  # where they are, to the pixel
-
-
-def test_top_regions_lie_apart():
-    p = np.stack(np.divmod(np.arange(400), 20), axis=1)
-    attention = np.exp(-np.square(p - 5).sum(axis=1) / 20.0)[None]
-    rows = top_regions(p, attention, 5)
-    assert rows[0] == 5 * 20 + 5
-    gaps = np.abs(p[rows][:, None] - p[rows][None]).max(-1)
-    assert gaps[~np.eye(5, dtype=bool)].min() >= 3
 
 
 def test_unreadable_models_and_formats(tmp_path):

@@ -97,6 +97,23 @@ def test_scores_are_named_for_what_they_are(mean_model):
     assert halved == pytest.approx(odds / 2)
 
 
+def test_a_temperature_that_does_not_help_is_not_applied(mean_model):
+    tokens = grid_tokens(np.ones((40, DIM)) * 0.2)
+    bare = predict(mean_model, tokens)
+    for before, after, helps in ((0.2, 0.1, True), (0.1, 0.1, False), (0, 0.1, False)):
+        mean_model.card["calibration"] = {
+            "temperature": 2.0,
+            "error_before": before,
+            "error_after": after,
+        }
+        found = predict(mean_model, tokens)
+        assert found.calibrated is helps
+        assert (found.probabilities == bare.probabilities).all() is not helps
+        assert ("uncalibrated score" in found.sentence) is not helps
+        drawn, _ = finish(class_map(mean_model, tokens))
+        assert drawn.calibrated is helps
+
+
 def test_a_slide_or_patient_of_the_training_is_said(trained, model, mean_model):
     tokens = read_for(model, trained / "features" / "slide004.h5")
     found = predict(model, tokens)
