@@ -147,7 +147,7 @@ def test_killed_at_random_moments(engine, work):
         (None, signal.SIGSEGV),
     ):
         first = engine.submit("analyse", **work)
-        second = engine.submit("explore", features="nowhere.h5")
+        second = engine.submit("analyse", **work)
         seen = []
         if moment is None:
             seen = until(engine, first, "started")
@@ -188,7 +188,7 @@ def test_too_little_memory_is_a_sentence(engine, work):
     request = engine.submit("analyse", **work)
     seen = until(engine, request)
     (end,) = [m for m in seen if m.request == request and m.event in ENDS]
-    assert (end.event, end.facts["kind"]) == ("failed", "memory")
+    assert (end.event, end.facts["kind"]) == ("failed", "memory"), end.facts
     assert "memory" in end.facts["sentence"]
     assert "kept" in end.facts["sentence"]
     # With memory again, the next click is answered: by the same engine or a fresh one.

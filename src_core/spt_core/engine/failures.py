@@ -69,6 +69,11 @@ def lacks_memory(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError):
         return error.errno == 12  # ENOMEM
+    if isinstance(error, SystemError):
+        # Python itself: there was no room for the error either.
+        return "without setting an exception" in str(error) or (
+            "without exception set" in str(error)
+        )
     return isinstance(error, RuntimeError) and "start new thread" in str(error)
 
 
