@@ -177,24 +177,38 @@ def test_killed_at_random_moments(engine, work):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory by prlimit")
 def test_too_little_memory_is_a_sentence(engine, work):
-    """Whichever library meets the limit first: some raise, some end the process."""
+    """Whichever library meets the limit first: some raise, some end the process.
+
+    One that ends it without a word leaves nothing to know it by; that is not the rule.
+    """
+    kinds = []
+    while "memory" not in kinds:
+        end = ended_by_memory(engine, work)
+        assert "kept" in end["sentence"]
+        kinds.append(end["kind"])
+        assert kinds[-1] == "memory" or len(kinds) < 3, end
+    assert "memory" in end["sentence"]
+    assert set(kinds) <= {"memory", "crash"}
+    # With memory again, the next click is answered: by the same engine or a fresh one.
+    assert until(engine, engine.submit("analyse", **work))[-1].event == "done"
+
+
+def ended_by_memory(engine, work):
     import resource
 
     until(engine, engine.submit("explore", features="nowhere.h5"), "failed")
     pages = int(Path(f"/proc/{engine.pid}/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + 30 * 2**20
+    most = pages * resource.getpagesize() + 90 * 2**20
     free = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     resource.prlimit(engine.pid, resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
     request = engine.submit("analyse", **work)
-    seen = until(engine, request)
-    (end,) = [m for m in seen if m.request == request and m.event in ENDS]
-    assert (end.event, end.facts["kind"]) == ("failed", "memory"), end.facts
-    assert "memory" in end.facts["sentence"]
-    assert "kept" in end.facts["sentence"]
-    # With memory again, the next click is answered: by the same engine or a fresh one.
+    (end,) = [
+        m for m in until(engine, request) if m.request == request and m.event in ENDS
+    ]
+    assert end.event == "failed"
     if engine.state == "ready":
         resource.prlimit(engine.pid, resource.RLIMIT_AS, free)
-    assert until(engine, engine.submit("analyse", **work))[-1].event == "done"
+    return end.facts
 
 
 def test_an_engine_that_cannot_start_says_why(engine, quick, tmp_path, monkeypatch):
