@@ -1,14 +1,13 @@
 """The "Slide analysis" dock: a slide, a model, one button, and what comes of it."""
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import ref
 
 from napari.layers import Layer
 from napari.utils.theme import get_theme
 from qtpy.QtCore import QEvent, QSignalBlocker, QTimer
-from qtpy.QtWidgets import QComboBox, QFileDialog
+from qtpy.QtWidgets import QComboBox
 
 from napari_spt import _keys
 from napari_spt._analysis import CANCELLED, Analysis
@@ -18,7 +17,7 @@ from napari_spt._post import post
 from napari_spt._slide_source import key_of, slide_layers, slide_source
 from napari_spt._viewing import Flight, camera, canvas_size, scale_bar
 from napari_spt._window_calls import make_window_calls_safe
-from napari_spt._words import slide_words, trouble_words, with_ending
+from napari_spt._words import slide_words, trouble_words
 from napari_spt._work import Work
 
 if TYPE_CHECKING:
@@ -320,22 +319,9 @@ class AnalysisDock(AnalysisForm):
         self.redraw()
 
     def choose_report(self) -> None:
-        from napari_spt._report import FORMATS
+        from napari_spt._report_dialog import ask_for_report
 
-        self.save = QFileDialog(self, "Export report")
-        self.save.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        self.save.setNameFilters(list(FORMATS))
-        self.save.setDefaultSuffix("html")
-        self.save.selectFile("report.html")
-        self.save.filterSelected.connect(
-            lambda chosen: self.save.setDefaultSuffix(FORMATS[chosen].lstrip("."))
-        )
-        self.save.fileSelected.connect(
-            lambda path: self.work.write_report(
-                with_ending(Path(path), FORMATS[self.save.selectedNameFilter()])
-            )
-        )
-        self.save.open()
+        self.save = ask_for_report(self, self.work.write_report)
 
     # Coming and going
 

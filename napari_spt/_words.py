@@ -1,7 +1,5 @@
 """Slides, progress and trouble in words."""
 
-from pathlib import Path
-
 from napari_spt._analysis import CANCELLED, FAILED, Analysis, Pace, SlideSource
 
 
@@ -38,26 +36,6 @@ def pace_words(pace: Pace | None) -> str:
     if pace.seconds_left is not None:
         parts.append(f"{_time_words(pace.seconds_left)} left")
     return ", ".join(parts)
-
-
-def with_ending(path: Path, ending: str) -> Path:
-    """A file's path with the ending of the format that was chosen for it."""
-    name = path.name
-    if name.lower().endswith(ending):
-        return path
-    for known in (
-        ".ome.tif",
-        ".ome.tiff",
-        ".html",
-        ".geojson",
-        ".tif",
-        ".tiff",
-        ".png",
-    ):
-        if name.lower().endswith(known):
-            name = name[: -len(known)]
-            break
-    return path.with_name(name + ending)
 
 
 def _time_words(seconds: float) -> str:
