@@ -84,7 +84,7 @@ class Questions(QWidget):
         if features is not None and not known:
             why = "What was kept of this slide is cleared: analyse it again to ask."
         elif known and reading is not None and not named:
-            why = "The others ask about the class that a model names: here it names none."
+            why = "The others ask about the class a model names: here it names none."
         self.why_not.setText(why)
         self.why_not.setVisible(bool(why))
 

@@ -30,16 +30,13 @@ from spt_core.sample.layout import SCALE, SlideSpec, plan
 from spt_core.sample.painting import BLOCK, MARGIN, Painter, painter
 from spt_core.sample.slide_file import level_sizes
 from spt_core.sample.stain import make_site
+from tests.events import run_through
 
 
 def finish(events):
     """The result of long work, and the events on the way."""
-    seen = []
-    while True:
-        try:
-            seen.append(next(events))
-        except StopIteration as stop:
-            return stop.value, seen
+    seen, result = run_through(events)
+    return result, seen
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from spt_core.learning.model_file import SlideModel
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.training import train
 from spt_core.tokens import TokenFacts, Tokens, write_tokens
+from tests.events import run_through
 
 DIM, STEP = 16, 100
 FACTS = TokenFacts(
@@ -172,9 +173,5 @@ def no_double_on_the_device(monkeypatch):
 
 def finish(events):
     """What a generator returns, and the events on the way."""
-    seen = []
-    while True:
-        try:
-            seen.append(next(events))
-        except StopIteration as stop:
-            return stop.value, seen
+    seen, result = run_through(events)
+    return result, seen

@@ -5,7 +5,8 @@ import torch
 
 from spt_core.learning.training import train
 from tests.core.learning.regions import write_region_cohort
-from tests.core.learning.runs import finish, tiny
+from tests.core.learning.runs import tiny
+from tests.events import run_through as finish
 
 
 @pytest.fixture(autouse=True, scope="package")

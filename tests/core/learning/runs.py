@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from safetensors.torch import load_file
 
+from spt_core.events import Progress
 from spt_core.learning.settings import TrainSettings
 
 TINY = {"dim": 16, "depth": 2, "heads": 2}
@@ -27,15 +28,6 @@ def tiny(cohort, out, objective="simclr", **changes):
     return replace(plain, **changes)
 
 
-def finish(events):
-    seen = []
-    while True:
-        try:
-            seen.append(next(events))
-        except StopIteration as stop:
-            return seen, stop.value
-
-
 def weights(path):
     return {n: t for n, t in load_file(path).items() if n.startswith("encoder.")}
 
@@ -51,3 +43,11 @@ def copied(cohort, folder):
     shutil.copytree(cohort / "features", folder / "features")
     shutil.copy(cohort / "labels.csv", folder)
     return folder
+
+
+def stop_after(events, step):
+    """Let a run take so many steps, and cancel it."""
+    for event in events:
+        if isinstance(event, Progress) and event.done == step:
+            break
+    events.close()

@@ -20,9 +20,10 @@ from spt_core.learning.training import resume, train
 from tests.core.learning.runs import (
     assert_bitwise,
     copied,
-    finish,
+    stop_after,
     tiny,
 )
+from tests.events import run_through as finish
 
 
 def test_the_same_seed_gives_the_same_model(undisturbed, cohort, tmp_path):
@@ -61,11 +62,7 @@ def test_a_cancelled_run_goes_on_to_the_same_weights(
 
 def test_a_run_does_not_go_on_with_other_slides(cohort, tmp_path):
     here = copied(cohort, tmp_path)
-    events = train(tiny(here, tmp_path / "run", labels=None))
-    for event in events:
-        if isinstance(event, Progress) and event.done == 4:
-            break
-    events.close()
+    stop_after(train(tiny(here, tmp_path / "run", labels=None)), 4)
     one = here / "features" / "slide003.h5"
     one.rename(tmp_path / "kept.h5")
     with pytest.raises(InputError, match="not those that the run"):
@@ -81,11 +78,7 @@ def test_a_run_does_not_go_on_with_other_labels(cohort, tmp_path):
     here = copied(cohort, tmp_path)
     table = here / "labels.csv"
     before = table.read_text()
-    events = train(tiny(here, tmp_path / "run", "classify"))
-    for event in events:
-        if isinstance(event, Progress) and event.done == 4:
-            break
-    events.close()
+    stop_after(train(tiny(here, tmp_path / "run", "classify")), 4)
     first, *rows = before.splitlines()
     labels = [row.split(",")[1] for row in rows]
     other = next(label for label in labels if label != labels[0])
@@ -100,11 +93,7 @@ def test_a_run_does_not_go_on_with_other_labels(cohort, tmp_path):
 def test_a_run_that_does_not_say_its_slides_goes_on(cohort, tmp_path):
     """As those of older versions."""
     here = copied(cohort, tmp_path)
-    events = train(tiny(here, tmp_path / "run", labels=None))
-    for event in events:
-        if isinstance(event, Progress) and event.done == 4:
-            break
-    events.close()
+    stop_after(train(tiny(here, tmp_path / "run", labels=None)), 4)
     path = tmp_path / "run" / "checkpoint.pt"
     saved = torch.load(path, weights_only=True)
     assert saved.pop("material")

@@ -26,10 +26,10 @@ from spt_core.tokens import read_labels
 from tests.core.learning.runs import (
     TINY,
     assert_bitwise,
-    finish,
     tiny,
     weights,
 )
+from tests.events import run_through as finish
 
 
 def test_a_run_leaves_everything(undisturbed):

@@ -7,6 +7,7 @@ from torch import nn
 
 from spt_core import encode_slide, read_tokens
 from spt_core.patches import EncoderCard, EncodeSettings, TorchEncoder
+from tests.events import run_through
 from tests.made_slides import write_tiff
 
 MPP = 0.5
@@ -47,16 +48,6 @@ def slide_path(tmp_path_factory):
 @pytest.fixture
 def settings():
     return SETTINGS
-
-
-def run_through(events):
-    """All events of a generator, and what it returned."""
-    seen = []
-    while True:
-        try:
-            seen.append(next(events))
-        except StopIteration as stop:
-            return seen, stop.value
 
 
 class Shown(nn.Module):

@@ -29,6 +29,7 @@ from spt_core.patches.training.augment import Augmentation
 from spt_core.patches.training.network import PatchNetwork, blocks, graph_floats
 from tests.core.patches.conftest import make_slide
 from tests.core.patches_training.made_tiles import picture, write_tiles
+from tests.events import run_through as finish
 
 # Colours say nothing here: take them away.
 COLOURLESS = Augmentation(
@@ -59,15 +60,6 @@ def quick(folder, out, **changes):
         device="cpu",
     )
     return replace(plain, **changes)
-
-
-def finish(events):
-    seen = []
-    while True:
-        try:
-            seen.append(next(events))
-        except StopIteration as stop:
-            return seen, stop.value
 
 
 def knn(encoder, seed=99, a_kind=40):
