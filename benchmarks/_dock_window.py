@@ -8,8 +8,8 @@ import napari
 import numpy as np
 from qtpy.QtCore import QEventLoop, QTimer
 
-from napari_spt._settings import remember
-from napari_spt._viewing import camera
+from napari_spt.parts.settings import remember
+from napari_spt.parts.viewing import camera
 
 TICK = 0.010
 

@@ -31,7 +31,7 @@ def measure(folder: Path) -> None:
     from _figures import Figures
 
     sys.path.insert(0, str(ROOT))
-    from napari_spt._settings import remember
+    from napari_spt.parts.settings import remember
     from spt_core.insight.similarity import LookAlikes
     from tests.made_slides import write_tiff
     from tests.plugin.dock_tools import known, open_slide

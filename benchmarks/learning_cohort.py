@@ -56,9 +56,9 @@ def steps_of(folder: Path, clock):
     cohort = open_cohort(folder, in_memory_bytes=0)
     opened = clock() - start
     from spt_core.learning.aggregators import build_encoder
-    from spt_core.learning.objectives import build_objective
-    from spt_core.learning.processes import Processes
-    from spt_core.learning.step import ExactStep
+    from spt_core.training.objectives import build_objective
+    from spt_core.training.processes import Processes
+    from spt_core.training.step import ExactStep
 
     torch.manual_seed(0)
     encoder = build_encoder("small", cohort.dim)

@@ -14,11 +14,11 @@ from _made_up_cohort import write_sparse_cohort
 from spt_core.learning.aggregators import build_encoder
 from spt_core.learning.batches import Plan
 from spt_core.learning.cohort import open_cohort
-from spt_core.learning.objectives import build_objective
-from spt_core.learning.processes import Processes
-from spt_core.learning.step import ExactStep
 from spt_core.learning.trainer import CHUNK_ON_CPU
 from spt_core.learning.views import ViewSettings
+from spt_core.training.objectives import build_objective
+from spt_core.training.processes import Processes
+from spt_core.training.step import ExactStep
 
 CPU = torch.device("cpu")
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import napari
 from qtpy.QtCore import QTimer
 
-from napari_spt._settings import remember
-from napari_spt._viewing import camera, canvas_size
+from napari_spt.parts.settings import remember
+from napari_spt.parts.viewing import camera, canvas_size
 
 if TYPE_CHECKING:
-    from napari_spt._analysis_dock import AnalysisDock
+    from napari_spt.analysis.dock import AnalysisDock
 
 _log = logging.getLogger("napari_spt.demo")
 # A picture is taken in the end, whatever happens.

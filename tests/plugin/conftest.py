@@ -3,7 +3,7 @@
 import pytest
 from qtpy.QtCore import QCoreApplication, QEvent
 
-from napari_spt._settings import remember
+from napari_spt.parts.settings import remember
 
 SIDE = 4096
 
@@ -22,7 +22,7 @@ def sample(tmp_path_factory):
 @pytest.fixture(scope="session")
 def engine(qapp):
     """The engine stays between tests: its imports take seconds."""
-    from napari_spt._post import post
+    from napari_spt.parts.post import post
 
     post().enter(0)
     yield post()

@@ -3,8 +3,8 @@
 from napari.utils.progress import progress
 from qtpy.QtCore import QTimer
 
-from napari_spt import _activity
-from napari_spt._activity import ActivityBar
+from napari_spt.parts import activity as _activity
+from napari_spt.parts.activity import ActivityBar
 
 
 def bars():

@@ -7,11 +7,11 @@ import pytest
 from napari.utils.notifications import notification_manager
 from qtpy.QtWidgets import QApplication, QMessageBox
 
-from napari_spt import _open_command
-from napari_spt._engine import Message
-from napari_spt._post import post
-from napari_spt._report_dialog import with_ending
-from napari_spt._settings import remember, remembered
+from napari_spt.analysis.report_dialog import with_ending
+from napari_spt.parts.engine import Message
+from napari_spt.parts.post import post
+from napari_spt.parts.settings import remember, remembered
+from napari_spt.slides import open_command as _open_command
 from tests.made_slides import picture, write_tiff
 from tests.plugin.dock_tools import known, open_slide, wait_ended
 

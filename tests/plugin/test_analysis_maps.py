@@ -9,8 +9,8 @@ from napari.layers import Image, Labels
 from qtpy.QtCore import QCoreApplication, QEvent
 from qtpy.QtWidgets import QLabel
 
-from napari_spt import _layers
-from napari_spt._viewing import camera, scale_bar
+from napari_spt.analysis import layers as _layers
+from napari_spt.parts.viewing import camera, scale_bar
 from spt_core.insight.colours import heat_colours
 from tests.made_slides import picture, write_scn, write_svs, write_tiff
 from tests.plugin.dock_tools import known, open_slide

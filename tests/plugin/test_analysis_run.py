@@ -13,9 +13,9 @@ from napari.settings import get_settings
 from qtpy.QtCore import QCoreApplication, QEvent, Qt
 from qtpy.QtWidgets import QApplication, QFileDialog
 
-from napari_spt import _keys
-from napari_spt._settings import remember, remembered
-from napari_spt._viewing import camera
+from napari_spt.analysis import keys as _keys
+from napari_spt.parts.settings import remember, remembered
+from napari_spt.parts.viewing import camera
 from tests.plugin.dock_tools import open_slide
 
 
@@ -70,7 +70,7 @@ def run(sample, cache, engine, tmp_path_factory):
     viewer.window.resize(1280, 800)
     _, dock = viewer.window.add_plugin_dock_widget("napari-spt", "Slide analysis")
     one = Run(viewer, dock)
-    patch.setattr("napari_spt._sample.paint", lambda _kind: sample)
+    patch.setattr("napari_spt.slides.samples.paint", lambda _kind: sample)
     one.click(dock.sample_button)
     wait(lambda: dock.layer is not None)
     take = dock.work._take

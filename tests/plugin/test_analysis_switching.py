@@ -5,11 +5,11 @@ import pytest
 from qtpy.QtCore import QCoreApplication, QEvent
 from qtpy.QtWidgets import QLabel
 
-from napari_spt import _post
-from napari_spt._advanced import _cache_size, pictures_folder
-from napari_spt._engine import Message
-from napari_spt._picture_slide import as_slide
-from napari_spt._post import Post
+from napari_spt.analysis.advanced import _cache_size, pictures_folder
+from napari_spt.parts import post as _post
+from napari_spt.parts.engine import Message
+from napari_spt.parts.post import Post
+from napari_spt.slides.picture_slide import as_slide
 from spt_core.insight.similarity import LookAlikes
 from tests.made_slides import picture, write_tiff
 from tests.plugin.dock_tools import known, open_slide
@@ -58,7 +58,7 @@ def test_the_status_bar_tells_of_the_last_analysis(two):
 
 def test_a_tissue_map_that_comes_late_stays_with_its_slide(two, monkeypatch):
     _, dock, first, second = two
-    monkeypatch.setattr("napari_spt._alike.odd_places", lambda _: [])
+    monkeypatch.setattr("napari_spt.analysis.alike.odd_places", lambda _: [])
     strip = list(dock.strip.places)
     dock.work.alike._take_kinds(first, kinds())
     assert first.maps.find("kinds") is not None
@@ -69,7 +69,7 @@ def test_a_tissue_map_that_comes_late_stays_with_its_slide(two, monkeypatch):
 
 def test_the_tissue_is_mapped_again_without_trouble(two, monkeypatch):
     viewer, dock, _, second = two
-    monkeypatch.setattr("napari_spt._alike.odd_places", lambda _: [])
+    monkeypatch.setattr("napari_spt.analysis.alike.odd_places", lambda _: [])
     dock.work.alike._take_kinds(second, kinds())
     assert second.maps.find("kinds").visible
     # The next analysis of the slide finds the layer, and knows no kinds yet.
@@ -192,7 +192,7 @@ def test_pictures_are_counted_and_cleared(tmp_path, monkeypatch):
 
 
 def test_the_remembered_device_is_asked_for_while_advanced_is_folded(open_dock):
-    from napari_spt._settings import remember
+    from napari_spt.parts.settings import remember
 
     remember("advanced", {"device": "cpu"})
     _, dock = open_dock()
@@ -206,7 +206,7 @@ def test_the_remembered_device_is_asked_for_while_advanced_is_folded(open_dock):
 
 
 def test_a_view_is_kept_soon_after_a_change(open_dock, qtbot):
-    from napari_spt._settings import remembered
+    from napari_spt.parts.settings import remembered
 
     _, dock = open_dock()
     dock.controls.opacity.setValue(37)

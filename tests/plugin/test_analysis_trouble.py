@@ -12,8 +12,8 @@ import pytest
 from napari.settings import get_settings
 from napari.utils.notifications import notification_manager
 
-from napari_spt._engine import shared_engine
-from napari_spt._viewing import scale_bar
+from napari_spt.parts.engine import shared_engine
+from napari_spt.parts.viewing import scale_bar
 from tests.made_slides import damage_tile, write_svs, write_tiff
 from tests.plugin.dock_tools import SLOW, open_slide, wait_ended
 
@@ -215,8 +215,8 @@ def test_a_layer_removed_in_mid_run(open_dock, sample, qtbot):
 @pytest.mark.parametrize("closes", ["dock", "window"])
 def test_closing_in_mid_run_leaves_nothing(make_napari_viewer, sample, qtbot, closes):
     """No thread, no process, no exception."""
-    from napari_spt._post import post
-    from napari_spt._settings import remember
+    from napari_spt.parts.post import post
+    from napari_spt.parts.settings import remember
 
     remember("asked_default_reader", True)
     post().leave(0)

@@ -10,11 +10,11 @@ from napari.settings import get_settings
 from qtpy.QtCore import QPoint, Qt
 from qtpy.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
-from napari_spt._analysis import Pace, Reading
-from napari_spt._legends import ClassPart, HeatPart, Legend
-from napari_spt._open_command import open_analysis
-from napari_spt._reading import headline, seen_words
-from napari_spt._words import pace_words
+from napari_spt.analysis.legends import ClassPart, HeatPart, Legend
+from napari_spt.analysis.reading import headline, seen_words
+from napari_spt.analysis.state import Pace, Reading
+from napari_spt.analysis.words import pace_words
+from napari_spt.slides.open_command import open_analysis
 from spt_core.insight.colours import NOT_WHERE
 from tests.made_slides import picture, write_svs
 from tests.plugin.dock_tools import controls_of, known, open_slide, words_of
@@ -265,7 +265,7 @@ heavy = {"torch", "torchvision", "timm", "sklearn"} & set(sys.modules)
 heavy |= {"scipy.ndimage", "h5py", "pandas"} & (set(sys.modules) - before)
 assert not heavy, heavy
 print("seconds", seconds)
-from napari_spt._post import post
+from napari_spt.parts.post import post
 post().close()
 viewer.close()
 """

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from napari_spt import _engine
-from napari_spt._engine import Engine, Message
+from napari_spt.parts import engine as _engine
+from napari_spt.parts.engine import Engine, Message
 from spt_core.sample import write_sample_slide
 from spt_core.tokens import read_tokens
 
@@ -251,7 +251,7 @@ def test_nothing_is_left_of_a_napari_that_is_killed(work):
     before = folders()
     code = (
         "import sys, time\n"
-        "from napari_spt._engine import shared_engine\n"
+        "from napari_spt.parts.engine import shared_engine\n"
         "engine = shared_engine()\n"
         "engine.submit('analyse', slide=sys.argv[1], model='bundled',\n"
         "    features=sys.argv[2])\n"
@@ -277,7 +277,7 @@ def test_nothing_is_left_of_a_napari_that_is_killed(work):
 def test_the_shared_engine_is_one_and_ends_with_the_program():
     code = (
         "import sys, time\n"
-        "from napari_spt._engine import shared_engine\n"
+        "from napari_spt.parts.engine import shared_engine\n"
         "assert shared_engine() is shared_engine()\n"
         "assert shared_engine().state == 'off'\n"
         "shared_engine().submit('explore', features='nowhere.h5')\n"

@@ -13,10 +13,10 @@ from napari.utils.notifications import notification_manager
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QApplication, QFileDialog, QMessageBox
 
-from napari_spt import _open_command
-from napari_spt._settings import remember, remembered, settings_file
-from napari_spt._slides_dock import describe
-from napari_spt._viewing import scale_bar
+from napari_spt.parts.settings import remember, remembered, settings_file
+from napari_spt.parts.viewing import scale_bar
+from napari_spt.slides import open_command as _open_command
+from napari_spt.slides.slides_dock import describe
 from tests.made_slides import picture, write_svs
 
 

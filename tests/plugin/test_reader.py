@@ -11,7 +11,7 @@ from napari.layers import Image
 from napari.utils.notifications import notification_manager
 from npe2 import plugin_manager as pm
 
-from napari_spt._open_command import set_default
+from napari_spt.slides.open_command import set_default
 from spt_core import open_slide
 from tests.made_slides import (
     CASES,
@@ -217,7 +217,7 @@ def test_starting_napari_loads_neither_torch_nor_openslide():
     code = (
         "import sys, napari_spt, spt_core\n"
         "assert 'torch' not in sys.modules and 'openslide' not in sys.modules\n"
-        "import napari_spt._reader, napari_spt._slides_dock\n"
+        "import napari_spt.slides.reader, napari_spt.slides.slides_dock\n"
         "assert 'torch' not in sys.modules, 'torch'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -230,7 +230,7 @@ def test_seeing_a_first_slide_does_not_wait_for_a_cluster(tmp_path):
     code = (
         "import sys\n"
         "import numpy as np\n"
-        "from napari_spt._reader import get_reader\n"
+        "from napari_spt.slides.reader import get_reader\n"
         "pyramid = get_reader(sys.argv[1])(sys.argv[1])[0][0]\n"
         "assert np.asarray(pyramid[-1]).any()\n"
         "assert 'distributed' not in sys.modules\n"

@@ -12,7 +12,7 @@ STORM = """
 import sys, threading, time
 from qtpy.QtCore import QCoreApplication, QTimer
 from superqt import ensure_main_thread
-from napari_spt._window_calls import make_window_calls_safe
+from napari_spt.parts.window_calls import make_window_calls_safe
 
 make_window_calls_safe()
 application = QCoreApplication([])
@@ -57,4 +57,4 @@ def test_opening_a_slide_makes_them_safe(make_napari_viewer, sample):
 
     make_napari_viewer().open(sample, plugin="napari-spt")
     if API_NAME == "PySide6":
-        assert _ensure_thread.Future.__module__ == "napari_spt._window_calls"
+        assert _ensure_thread.Future.__module__ == "napari_spt.parts.window_calls"

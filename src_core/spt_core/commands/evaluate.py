@@ -28,13 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     from spt_core.devices import choose_device
-    from spt_core.insight.evaluation import evaluate
-    from spt_core.insight.evaluation_report import (
+    from spt_core.learning.model_file import load_model, save_model
+    from spt_core.studies.evaluation import evaluate
+    from spt_core.studies.evaluation_report import (
         calibration_of,
         table,
         write_evaluation,
     )
-    from spt_core.learning.model_file import load_model, save_model
     from spt_core.tokens import read_labels
 
     model = load_model(args.model, choose_device(args.device))

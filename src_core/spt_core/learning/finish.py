@@ -26,10 +26,10 @@ from spt_core.learning.model_file import (
     stages_of,
 )
 from spt_core.learning.monitor import embed_slide
-from spt_core.learning.objectives import Classify, Objective, build_objective
-from spt_core.learning.run_folder import RunFolder
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.statistics import MOST_SLIDES, training_statistics
+from spt_core.training.objectives import Classify, Objective, build_objective
+from spt_core.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from spt_core.learning.trainer import Trainer

@@ -20,13 +20,13 @@ from spt_core.learning.finish import (
     earlier_stages,
     finished_model,
 )
-from spt_core.learning.loop import DivergedError, Loop
 from spt_core.learning.model_file import load_model, save_model
 from spt_core.learning.monitor import COLLAPSED_SPREAD, Monitor, Validation
-from spt_core.learning.processes import Processes
-from spt_core.learning.run_folder import RunFolder
 from spt_core.learning.settings import TrainSettings
-from spt_core.learning.step import ExactStep
+from spt_core.training.loop import DivergedError, Loop
+from spt_core.training.processes import Processes
+from spt_core.training.run_folder import RunFolder
+from spt_core.training.step import ExactStep
 
 __all__ = ["DivergedError", "Epoch", "Events", "TrainResult", "Trainer"]
 

@@ -8,8 +8,6 @@ from spt_core.devices import choose_device
 from spt_core.errors import InputError
 from spt_core.events import Note
 from spt_core.learning.cohort import Cohort, open_cohort
-from spt_core.learning.processes import joined, own_device
-from spt_core.learning.run_folder import RunFolder
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.trainer import (
     DivergedError,
@@ -19,6 +17,8 @@ from spt_core.learning.trainer import (
     TrainResult,
 )
 from spt_core.tokens import check_labels, read_labels
+from spt_core.training.processes import joined, own_device
+from spt_core.training.run_folder import RunFolder
 
 __all__ = ["DivergedError", "Epoch", "TrainResult", "resume", "train"]
 

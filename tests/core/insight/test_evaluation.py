@@ -13,7 +13,12 @@ from spt_core import load_model, read_tokens
 from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.insight.calibration import calibration_error, fit_temperature, softmax
-from spt_core.insight.evaluation import (
+from spt_core.insight.predicting import Patient, predict
+from spt_core.learning.cohort import Cohort, open_cohort
+from spt_core.learning.model_file import save_model
+from spt_core.learning.settings import TrainSettings
+from spt_core.learning.training import train
+from spt_core.studies.evaluation import (
     OWN,
     _fair_part,
     _scores,
@@ -21,11 +26,6 @@ from spt_core.insight.evaluation import (
     _split,
     evaluate,
 )
-from spt_core.insight.predicting import Patient, predict
-from spt_core.learning.cohort import Cohort, open_cohort
-from spt_core.learning.model_file import save_model
-from spt_core.learning.settings import TrainSettings
-from spt_core.learning.training import train
 from spt_core.tokens import read_labels
 from tests.core.insight.conftest import finish, write_cohort
 

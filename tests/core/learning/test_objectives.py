@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from spt_core.learning.heads import projection_head
-from spt_core.learning.objectives import (
+from spt_core.learning.slide_encoder import SlideEncoder
+from spt_core.training.heads import projection_head
+from spt_core.training.objectives import (
     BYOL,
     Classify,
     SimCLR,
@@ -17,11 +18,10 @@ from spt_core.learning.objectives import (
     VICReg,
     build_objective,
 )
-from spt_core.learning.objectives.byol import byol_loss
-from spt_core.learning.objectives.simclr import nt_xent
-from spt_core.learning.objectives.supcon import contrastive_loss
-from spt_core.learning.objectives.vicreg import vicreg_terms
-from spt_core.learning.slide_encoder import SlideEncoder
+from spt_core.training.objectives.byol import byol_loss
+from spt_core.training.objectives.simclr import nt_xent
+from spt_core.training.objectives.supcon import contrastive_loss
+from spt_core.training.objectives.vicreg import vicreg_terms
 
 
 def random_views(views=2, batch=12, k=16, seed=0):

@@ -12,12 +12,12 @@ from safetensors.torch import load_file, save_file
 
 from spt_core.learning.batches import Plan
 from spt_core.learning.cohort import open_cohort
-from spt_core.learning.objectives import build_objective
-from spt_core.learning.processes import Processes
 from spt_core.learning.slide_encoder import SlideEncoder
-from spt_core.learning.step import ExactStep
 from spt_core.learning.views import ViewSettings
 from spt_core.tokens import read_labels
+from spt_core.training.objectives import build_objective
+from spt_core.training.processes import Processes
+from spt_core.training.step import ExactStep
 from tests.core.learning.regions import write_region_cohort
 
 CPU = torch.device("cpu")

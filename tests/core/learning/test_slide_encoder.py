@@ -7,8 +7,8 @@ from torch import nn
 
 from spt_core import SlideEncoder
 from spt_core.learning.aggregators import AGGREGATORS, build_encoder
-from spt_core.learning.heads import projection_head
 from spt_core.learning.slide_encoder import PRESETS
+from spt_core.training.heads import projection_head
 
 
 def count(*modules):

@@ -19,10 +19,10 @@ from spt_core.learning.model_file import patient_hmac, read_card
 from spt_core.learning.monitor import Collapsed, Monitor, NotLearning, Validation
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.statistics import distance
-from spt_core.learning.step import ExactStep
 from spt_core.learning.training import DivergedError, Epoch, resume, train
 from spt_core.learning.views import ViewSettings
 from spt_core.tokens import read_labels
+from spt_core.training.step import ExactStep
 from tests.core.learning.runs import (
     TINY,
     assert_bitwise,
@@ -132,7 +132,7 @@ def test_a_loss_that_stays_at_chance_is_said_once(
     cohort, tmp_path, monkeypatch, margin, times
 ):
     """A loss near the level of chance, for a wide and for a narrow meaning of near."""
-    monkeypatch.setattr("spt_core.learning.loop.CHANCE_MARGIN", margin)
+    monkeypatch.setattr("spt_core.training.loop.CHANCE_MARGIN", margin)
     still = tiny(
         cohort,
         tmp_path / "run",
@@ -148,7 +148,7 @@ def test_a_loss_that_stays_at_chance_is_said_once(
 
 def test_a_collapse_is_seen_and_said(cohort, tmp_path, monkeypatch):
     monkeypatch.setattr("spt_core.learning.trainer.COLLAPSED_SPREAD", 10.0)
-    monkeypatch.setattr("spt_core.learning.loop.COLLAPSED_SPREAD", 10.0)
+    monkeypatch.setattr("spt_core.training.loop.COLLAPSED_SPREAD", 10.0)
     seen, _ = finish(train(tiny(cohort, tmp_path / "run", epochs=2)))
     assert sum(isinstance(event, Collapsed) for event in seen) == 1
 
@@ -228,7 +228,7 @@ def scaled_on_the_cpu(monkeypatch):
         made.append(torch.amp.GradScaler(device.type))
         return made[-1]
 
-    monkeypatch.setattr("spt_core.learning.loop.gradient_scaler", gradient_scaler)
+    monkeypatch.setattr("spt_core.training.loop.gradient_scaler", gradient_scaler)
     return made
 
 

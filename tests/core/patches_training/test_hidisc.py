@@ -5,8 +5,8 @@ from math import exp, log
 import pytest
 import torch
 
-from spt_core.learning.objectives.simclr import nt_xent
 from spt_core.patches.training.hidisc import LEVELS, HiDisc, hidisc_losses
+from spt_core.training.objectives.simclr import nt_xent
 
 # patient, slide, patch: two patients; the first has two slides, one of them with two
 # patches; the last patch is drawn twice

@@ -17,7 +17,6 @@ from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.events import Progress
 from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
-from spt_core.learning.loop import DivergedError
 from spt_core.learning.monitor import Validation
 from spt_core.patches import find_card, load_encoder
 from spt_core.patches.training import (
@@ -27,6 +26,7 @@ from spt_core.patches.training import (
 )
 from spt_core.patches.training.augment import Augmentation
 from spt_core.patches.training.network import PatchNetwork, blocks, graph_floats
+from spt_core.training.loop import DivergedError
 from tests.core.patches.conftest import make_slide
 from tests.core.patches_training.made_tiles import picture, write_tiles
 from tests.events import run_through as finish

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from spt_core.learning.heads import PROJECTED, projection_head
-from spt_core.learning.objectives.objective import Objective
-from spt_core.learning.objectives.supcon import contrastive_loss
+from spt_core.training.heads import PROJECTED, projection_head
+from spt_core.training.objectives.objective import Objective
+from spt_core.training.objectives.supcon import contrastive_loss
 
 LEVELS = ("patient", "slide", "patch")
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from spt_core.errors import InputError
 from spt_core.learning.batches import Batch
-from spt_core.learning.step import ExactStep
+from spt_core.training.step import ExactStep
 
 
 class PatchNetwork(nn.Module):

@@ -10,7 +10,7 @@ from copy import deepcopy
 from torch import Tensor, nn
 from torch.nn import functional
 
-from spt_core.learning.objectives.objective import Objective
+from spt_core.training.objectives.objective import Objective
 
 
 class StayNear(Objective):

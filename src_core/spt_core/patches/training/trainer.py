@@ -10,11 +10,7 @@ import torch
 from torch import Tensor
 
 from spt_core.learning.batches import Batch
-from spt_core.learning.loop import Loop
 from spt_core.learning.monitor import Validation
-from spt_core.learning.objectives import Objective, SimCLR
-from spt_core.learning.processes import Processes
-from spt_core.learning.run_folder import RunFolder
 from spt_core.patches.encoder_file import save_encoder
 from spt_core.patches.training.hidisc import HiDisc
 from spt_core.patches.training.monitor import PatchMonitor
@@ -24,6 +20,10 @@ from spt_core.patches.training.pool import TilePool
 from spt_core.patches.training.settings import PatchTrainSettings
 from spt_core.patches.training.start import Start
 from spt_core.patches.training.stay import StayNear
+from spt_core.training.loop import Loop
+from spt_core.training.objectives import Objective, SimCLR
+from spt_core.training.processes import Processes
+from spt_core.training.run_folder import RunFolder
 
 ENCODER = "encoder.safetensors"
 

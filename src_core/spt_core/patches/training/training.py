@@ -7,13 +7,13 @@ from typing import Any
 
 from spt_core.devices import choose_device
 from spt_core.errors import InputError
-from spt_core.learning.processes import joined, own_device
-from spt_core.learning.run_folder import RunFolder
 from spt_core.patches.training.pool import fill_pool
 from spt_core.patches.training.settings import PatchTrainSettings
 from spt_core.patches.training.start import load_start
 from spt_core.patches.training.tiles import find_origins
 from spt_core.patches.training.trainer import PatchTrainer, PatchTrainResult
+from spt_core.training.processes import joined, own_device
+from spt_core.training.run_folder import RunFolder
 
 Events = Generator[Any, None, PatchTrainResult]
 COMMAND = "spt train-patches"

@@ -1,0 +1,84 @@
+"""Keys: named actions that napari lists, and lets users change, in its settings."""
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from napari.components import ViewerModel
+from napari.settings import get_settings
+from napari.utils.action_manager import action_manager
+
+if TYPE_CHECKING:
+    from napari_spt.analysis.dock import AnalysisDock
+
+HIDE = "napari-spt:hide_overlays"
+NEXT = "napari-spt:next_region"
+PREVIOUS = "napari-spt:previous_region"
+# None of these is a key of any kind of layer.
+DEFAULT_KEYS = {HIDE: "H", NEXT: "N", PREVIOUS: "Shift+N"}
+
+_docks: "WeakSet[AnalysisDock]" = WeakSet()
+
+
+def _dock_of(viewer: ViewerModel) -> "AnalysisDock | None":
+    wanted = _itself(viewer)
+    return next((dock for dock in _docks if _itself(dock.viewer) is wanted), None)
+
+
+def _itself(viewer: Any) -> Any:
+    """The viewer behind the proxy that napari hands to plugins."""
+    return getattr(viewer, "__wrapped__", viewer)
+
+
+def hide_overlays(viewer: ViewerModel) -> Generator[None, None, None]:
+    """Hold to see the slide alone."""
+    dock = _dock_of(viewer)
+    if dock is None:
+        yield
+        return
+    dock.hide_overlays()
+    try:
+        yield
+    finally:
+        # Also where the release of the key went to another window.
+        dock.show_again()
+
+
+def next_region(viewer: ViewerModel) -> None:
+    """Go to the next region."""
+    if (dock := _dock_of(viewer)) is not None:
+        dock.strip.go_on(1)
+
+
+def previous_region(viewer: ViewerModel) -> None:
+    """Go to the region before."""
+    if (dock := _dock_of(viewer)) is not None:
+        dock.strip.go_on(-1)
+
+
+_ACTIONS = {
+    HIDE: (hide_overlays, "Slide analysis: press and hold to see the slide alone"),
+    NEXT: (next_region, "Slide analysis: go to the next region"),
+    PREVIOUS: (previous_region, "Slide analysis: go to the region before"),
+}
+
+
+_is_known = False
+
+
+def register(dock: "AnalysisDock") -> None:
+    """Let the keys act on a dock; the user's own keys win over ours."""
+    global _is_known
+    _docks.add(dock)
+    if _is_known:
+        return
+    _is_known = True
+    chosen = get_settings().shortcuts.shortcuts
+    for name, (command, words) in _ACTIONS.items():
+        action_manager.register_action(name, command, words, ViewerModel)
+        for key in chosen.get(name) or [DEFAULT_KEYS[name]]:
+            action_manager.bind_shortcut(name, key)
+
+
+def unregister(dock: "AnalysisDock") -> None:
+    _docks.discard(dock)

@@ -1,0 +1,95 @@
+"""What the status bar says of the place under the mouse."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from napari.layers import Layer
+from numpy.typing import NDArray
+
+from napari_spt.analysis.layers import Lattice
+
+_PLAIN = "_spt_plain_status"
+
+
+@dataclass(frozen=True, eq=False)
+class HoverTable:
+    """All that is known of every place, made ready: the status is asked for often.
+
+    Attributes
+    ----------
+    times : (rows, cols)
+        Attention in times average, NaN where there is none.
+    shares : (rows, cols, k) or None
+        Class probabilities.
+    """
+
+    slide: Layer
+    lattice: Lattice
+    um_pixel_xy: tuple[float, float] | None
+    times: NDArray[np.float32] | None = None
+    shares: NDArray[np.float32] | None = None
+    classes: tuple[str, ...] = ()
+
+    def words(self, world_yx: Sequence[float]) -> str:
+        row, col = self.lattice.cell(self.slide, world_yx)
+        said = []
+        times = _at(self.times, row, col)
+        if times is not None and np.isfinite(times):
+            said.append(f"looked at {float(times):.1f} × average")
+        shares = _at(self.shares, row, col)
+        if shares is not None:
+            if np.isfinite(shares).all():
+                best = int(np.argmax(shares))
+                said.append(f"{self.classes[best]} {float(shares[best]):.0%}")
+            elif times is not None and np.isfinite(times):
+                said.append("class unsure")
+        if not said and self.times is not None:
+            said.append("not looked at")
+        said.append(self._place(world_yx))
+        return ", ".join(said)
+
+    def _place(self, world_yx: Sequence[float]) -> str:
+        x, y = self.lattice.l0(self.slide, world_yx)
+        if self.um_pixel_xy is None:
+            return f"at x {x:.0f}, y {y:.0f} pixels"
+        um_x, um_y = self.um_pixel_xy
+        return f"at x {x * um_x / 1000:.2f}, y {y * um_y / 1000:.2f} mm"
+
+
+def _at(values: NDArray | None, row: int, col: int) -> Any:
+    if values is None or not (0 <= row < len(values) and 0 <= col < values.shape[1]):
+        return None
+    return values[row, col]
+
+
+def tell_by(layer: Layer, table: Callable[[], HoverTable | None]) -> None:
+    """Let a layer's status be ours. napari offers no other way for images."""
+    if not hasattr(layer, _PLAIN):
+        setattr(layer, _PLAIN, layer.get_status)
+    plain = getattr(layer, _PLAIN)
+
+    def status(position: Any = None, **options: Any) -> dict[str, str]:
+        known = table()
+        if known is None or position is None or not options.get("world"):
+            return plain(position, **options)
+        words = known.words(np.asarray(position)[-2:])
+        return {
+            "layer_name": layer.name,
+            "layer_base": layer.name,
+            "source_type": "",
+            "plugin": "",
+            "coordinates": words,
+            "coords": "",
+            "value": words,
+        }
+
+    layer.get_status = status
+
+
+def tell_plainly(layer: Layer) -> None:
+    """Let a layer tell its status as napari does."""
+    if hasattr(layer, _PLAIN):
+        del layer.get_status
+        delattr(layer, _PLAIN)

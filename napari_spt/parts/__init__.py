@@ -1,0 +1,1 @@
+"""What docks share: the engine's post, settings, small widgets."""

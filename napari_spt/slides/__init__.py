@@ -1,0 +1,1 @@
+"""Opening slides in napari: the reader, the dialog, the samples."""

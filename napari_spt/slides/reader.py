@@ -1,0 +1,138 @@
+"""The napari reader: one multiscale RGB layer a slide, in micrometres."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.threaded
+from napari.utils.notifications import show_warning
+
+from napari_spt.parts.window_calls import make_window_calls_safe
+from spt_core.slides import (
+    Slide,
+    UnreadableRegionError,
+    is_ome_zarr,
+    is_slide_name,
+    open_slide,
+    slide_name,
+)
+
+LayerData = tuple[Any, dict[str, Any], str]
+
+# A picture up to this side, napari shows from memory at least as well as we.
+_ORDINARY_SIDE = 4096
+
+
+def get_reader(path: str | Sequence[str]) -> Callable[[Any], list[LayerData]] | None:
+    """Offer to read ``path``, or decline by None; the file's pixels are not read."""
+    paths = [path] if isinstance(path, str) else list(path)
+    if all(_is_ours(Path(p)) for p in paths):
+        return read_slides
+    return None
+
+
+def read_slides(path: str | Sequence[str]) -> list[LayerData]:
+    """Read each slide as one layer; napari shows what InputError says."""
+    paths = [path] if isinstance(path, str) else list(path)
+    _name_the_scheduler()
+    make_window_calls_safe()
+    return [slide_layer(open_slide(p)) for p in paths]
+
+
+def slide_layer(slide: Slide) -> LayerData:
+    """Give a slide as napari layer data.
+
+    The layer shows the scanned part of the canvas; ``translate`` puts it where it
+    lies, so that world coordinates are those of the full canvas, in micrometres, with
+    the centre of level-0 pixel (0, 0) at the origin.
+    """
+    slide.on_unreadable = _warn_unreadable
+    for note in slide.notes:
+        show_warning(f"{slide.path.name}: {note}")
+    l0_x, l0_y, l0_w, l0_h = slide.bounds
+    levels = []
+    for array, level in zip(slide.pyramid, slide.levels, strict=True):
+        x_step = slide.dimensions[0] / level.width
+        y_step = slide.dimensions[1] / level.height
+        levels.append(
+            array[
+                round(l0_y / y_step) : max(1, round((l0_y + l0_h) / y_step)),
+                round(l0_x / x_step) : max(1, round((l0_x + l0_w) / x_step)),
+            ]
+        )
+    um_x, um_y = slide.mpp_xy or (1.0, 1.0)
+    unit = "pixel" if slide.mpp_xy is None else "um"
+    options = {
+        "name": slide_name(slide.path),
+        "rgb": True,
+        "multiscale": True,
+        "contrast_limits": (0, 255),
+        # The slide keeps its own bounded cache; napari's takes a tenth of the memory.
+        "cache": False,
+        "scale": (um_y, um_x),
+        "translate": (l0_y * um_y, l0_x * um_x),
+        "units": (unit, unit),
+        "metadata": {"spt": slide_facts(slide)},
+    }
+    return levels, options, "image"
+
+
+def slide_facts(slide: Slide) -> dict[str, Any]:
+    """Give what later steps need to know of a slide's layer, as plain data."""
+    return {
+        "path": str(slide.path),
+        "mpp_xy": None if slide.mpp_xy is None else list(slide.mpp_xy),
+        "dimensions": list(slide.dimensions),
+        "bounds": list(slide.bounds),
+        "level_downsamples": list(slide.level_downsamples),
+        "reader": slide.reader,
+    }
+
+
+def _name_the_scheduler() -> None:
+    """Give dask its default scheduler, threads, before it looks for a cluster.
+
+    It does so by importing distributed, even for the name "threads": nearly a second in
+    which the first slide is not seen. A cluster that is there, or made later, is still
+    used: its client says so.
+    """
+    if "distributed" not in sys.modules and dask.config.get("scheduler", None) is None:
+        dask.config.set(scheduler=dask.threaded.get)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether to read it: slides, and TIFFs too large to be ordinary pictures."""
+    if path.is_dir():
+        # An empty folder is ours too, so that the user gets a sentence.
+        is_empty = not any(path.iterdir())
+        return is_empty or is_ome_zarr(path) or any(path.glob("*.dcm"))
+    if not is_slide_name(path):
+        return False
+    if path.suffix.lower() in (".tif", ".tiff") and path.is_file():
+        return not _is_ordinary_tiff(path)
+    return True
+
+
+def _is_ordinary_tiff(path: Path) -> bool:
+    """Whether a TIFF is a small picture without levels, as napari reads itself."""
+    import tifffile
+
+    try:
+        with tifffile.TiffFile(path) as tiff:
+            first = tiff.pages[0]
+            size = (first.imagewidth, first.imagelength)
+            has_levels = len(tiff.series[0].levels) > 1 or any(
+                page.is_tiled and (page.imagewidth, page.imagelength) != size
+                for page in tiff.pages[1:]
+            )
+    # Not readable as a TIFF: we say why, in a sentence, when it is opened.
+    except Exception:  # noqa: BLE001
+        return False
+    return max(size) <= _ORDINARY_SIDE and not has_levels
+
+
+def _warn_unreadable(error: UnreadableRegionError) -> None:
+    """Tell the user once; the region is hatched, the rest still shows."""
+    show_warning(f"{error} It is shown hatched in red; the rest of the slide is shown.")

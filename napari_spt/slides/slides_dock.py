@@ -1,0 +1,109 @@
+"""The "Open slide…" dock: choose a slide, recent slides, what the slide is."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qtpy.QtCore import Qt, QTimer
+from qtpy.QtWidgets import (
+    QCheckBox,
+    QLabel,
+    QListWidget,
+    QListWidgetItem,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from napari_spt.slides.open_command import (
+    DEFAULT_ENDINGS,
+    choose_and_open,
+    is_default,
+    open_slides,
+    recent_slides,
+    set_default,
+)
+
+if TYPE_CHECKING:
+    from napari.viewer import Viewer
+
+
+class SlidesDock(QWidget):
+    """Opens slides and says of the active one how large it is."""
+
+    def __init__(self, napari_viewer: "Viewer") -> None:
+        super().__init__()
+        self.viewer = napari_viewer
+        self.open_button = QPushButton("Open slide…")
+        self.open_button.setToolTip("Choose a slide file; it opens without being read")
+        self.facts = QLabel()
+        self.facts.setWordWrap(True)
+        self.facts.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.facts.setAccessibleName("About the active slide")
+        self.recent = QListWidget()
+        self.recent.setAccessibleName("Recent slides")
+        self.recent.setToolTip("Double-click, or press Enter, to open a slide again")
+        self.default = QCheckBox("Open slides with napari-spt by default")
+        self.default.setToolTip(
+            "When a file ending in " + ", ".join(DEFAULT_ENDINGS) + " is dropped on "
+            "the window, napari opens it with this plugin without asking"
+        )
+        self.default.setChecked(is_default())
+        about = QLabel("For research, not for diagnosis.")
+
+        layout = QVBoxLayout(self)
+        layout.addWidget(self.open_button)
+        layout.addWidget(self.facts)
+        layout.addWidget(QLabel("Recent slides"))
+        layout.addWidget(self.recent, stretch=1)
+        layout.addWidget(self.default)
+        layout.addWidget(about)
+
+        self.open_button.clicked.connect(self.choose)
+        self.recent.itemActivated.connect(self._open_recent)
+        self.default.toggled.connect(set_default)
+        napari_viewer.layers.selection.events.active.connect(self._show)
+        self._show()
+        # From the menu, "Open slide…" is a wish to choose one now.
+        if not self._slide_facts():
+            QTimer.singleShot(0, self.choose)
+
+    def choose(self) -> None:
+        self.dialog = choose_and_open(self.viewer)
+
+    def _open_recent(self, item: QListWidgetItem) -> None:
+        open_slides(self.viewer, [item.data(Qt.ItemDataRole.UserRole)])
+
+    def _slide_facts(self) -> dict | None:
+        layer = self.viewer.layers.selection.active
+        facts = {} if layer is None else layer.metadata.get("spt", {})
+        # Maps over a slide are ours too, and no slides.
+        return facts if "path" in facts else None
+
+    def _show(self) -> None:
+        self.facts.setText(describe(self._slide_facts()))
+        self.recent.clear()
+        for path in recent_slides():
+            item = QListWidgetItem(Path(path).name)
+            item.setToolTip(path)
+            item.setData(Qt.ItemDataRole.UserRole, path)
+            self.recent.addItem(item)
+        self.default.setChecked(is_default())
+
+    def closeEvent(self, event) -> None:
+        self.viewer.layers.selection.events.active.disconnect(self._show)
+        super().closeEvent(event)
+
+
+def describe(facts: dict | None) -> str:
+    """Say in words how large a slide is."""
+    if not facts:
+        return "Choose a slide file, or drop one on the window."
+    _, _, width, height = facts["bounds"]
+    text = f"{width:,} × {height:,} pixels"
+    if facts["mpp_xy"] is None:
+        return text + ". The file does not say how large a pixel is."
+    um_x, um_y = facts["mpp_xy"]
+    return (
+        f"{text}, {width * um_x / 1000:.1f} × {height * um_y / 1000:.1f} mm "
+        f"({(um_x * um_y) ** 0.5:.3g} µm a pixel)"
+    )

@@ -1,0 +1,1 @@
+"""Judging models: evaluation and its report."""

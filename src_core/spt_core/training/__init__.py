@@ -1,0 +1,1 @@
+"""What training of slide models and of patch encoders share."""

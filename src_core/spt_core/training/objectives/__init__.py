@@ -1,0 +1,38 @@
+"""What a slide encoder learns by: one objective a module, one call signature."""
+
+from torch import Tensor, nn
+
+from spt_core.training.objectives.byol import BYOL
+from spt_core.training.objectives.classify import Classify
+from spt_core.training.objectives.objective import Objective
+from spt_core.training.objectives.simclr import SimCLR
+from spt_core.training.objectives.supcon import SupCon
+from spt_core.training.objectives.vicreg import VICReg
+
+__all__ = [
+    "BYOL",
+    "Classify",
+    "Objective",
+    "SimCLR",
+    "SupCon",
+    "VICReg",
+    "build_objective",
+]
+
+
+def build_objective(
+    name: str,
+    encoder: nn.Module,
+    *,
+    head: str = "batchnorm",
+    classes: int = 0,
+    class_weights: Tensor | None = None,
+    momentum: float = 0.99,
+) -> Objective:
+    """Make an objective for an encoder, by its name on the command line."""
+    dim: int = encoder.dim  # type: ignore[assignment]
+    if name == "classify":
+        return Classify(dim, classes, class_weights=class_weights)
+    if name == "byol":
+        return BYOL(encoder, head=head, momentum=momentum)
+    return {"simclr": SimCLR, "vicreg": VICReg, "supcon": SupCon}[name](dim, head=head)

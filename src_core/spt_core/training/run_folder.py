@@ -1,0 +1,178 @@
+"""The folder of a training run: what is in it, written so that a kill harms nothing.
+
+::
+
+    config.yaml        what was asked
+    state.json         running, finished, stopped or failed; by whom, how far
+    metrics.csv        a row an epoch
+    best.safetensors   the best model so far, and the last
+    last.safetensors
+    checkpoint.pt      all that is needed to go on
+    curve.png          the learning curve
+    patients.key       the key of the patients' HMACs; keep it, give it to nobody
+"""
+
+import csv
+import json
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from spt_core.errors import InputError
+from spt_core.files import written_whole
+from spt_core.training.curve import draw_curves
+
+COLUMNS = (
+    "step",
+    "epoch",
+    "loss",
+    "learning_rate",
+    "gradient_norm",
+    "slides_per_second",
+    "knn",
+    "spread",
+    "effective_rank",
+)
+
+
+KEY_FILE = "patients.key"
+
+
+class Written(Protocol):
+    """Settings that can be written down."""
+
+    def write(self, path: Path) -> None: ...
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    path: Path
+    command: str = "spt train"
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "checkpoint.pt"
+
+    @property
+    def best(self) -> Path:
+        return self.path / "best.safetensors"
+
+    @property
+    def last(self) -> Path:
+        return self.path / "last.safetensors"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.csv"
+
+    def refuse_if_begun(self) -> None:
+        if self.config.exists():
+            raise InputError(
+                f"{self.path} already holds a run. Go on with it by '{self.command} "
+                f"--resume {self.path}', or choose another --out."
+            )
+
+    def begin(self, settings: Written) -> None:
+        """Start a run here; refuse a folder that already holds one."""
+        self.refuse_if_begun()
+        self.path.mkdir(parents=True, exist_ok=True)
+        with written_whole(self.config) as temporary:
+            settings.write(temporary)
+
+    def write_state(
+        self, status: str, step: int, steps: int, message: str = ""
+    ) -> None:
+        state = {
+            "status": status,
+            "pid": os.getpid(),
+            "step": step,
+            "steps": steps,
+            "message": message,
+            "time": time.time(),
+        }
+        with written_whole(self.path / "state.json") as temporary:
+            temporary.write_text(json.dumps(state), encoding="utf-8")
+
+    def patient_key(self) -> bytes:
+        """The run's own random key, made when first asked for."""
+        known = key_in(self.path)
+        if known is None:
+            known = secrets.token_bytes(32)
+            self._write_key(known)
+        return known
+
+    def take_key(self, other: Path) -> bool:
+        """Use another run's key where this one has none yet; say if it is the same.
+
+        Patients of a model that this one begins from are known by that key alone.
+        """
+        theirs = key_in(other)
+        if theirs is None:
+            return False
+        if key_in(self.path) is None:
+            self._write_key(theirs)
+        return self.patient_key() == theirs
+
+    def _write_key(self, key: bytes) -> None:
+        with written_whole(self.path / KEY_FILE) as temporary:
+            temporary.write_text(key.hex(), encoding="ascii")
+
+    def save_checkpoint(self, content: dict[str, Any]) -> None:
+        with written_whole(self.checkpoint) as temporary:
+            torch.save(content, temporary)
+
+    def load_checkpoint(self, device: torch.device) -> dict[str, Any] | None:
+        if not self.checkpoint.exists():
+            return None
+        return torch.load(self.checkpoint, map_location=device, weights_only=True)
+
+    def add_metrics(self, row: dict[str, Any]) -> None:
+        new = not self.metrics.exists()
+        extra = tuple(name for name in row if name not in COLUMNS)
+        with self.metrics.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, (*COLUMNS, *extra))
+            if new:
+                writer.writeheader()
+            writer.writerow(row)
+
+    def read_metrics(self) -> list[dict[str, str]]:
+        if not self.metrics.exists():
+            return []
+        with self.metrics.open(newline="", encoding="utf-8") as file:
+            # A killed process may leave half a line at the end.
+            return [row for row in csv.DictReader(file) if None not in row.values()]
+
+    def drop_metrics_after(self, step: int) -> None:
+        """Forget rows of steps that a resumed run will take again."""
+        rows = [row for row in self.read_metrics() if int(row["step"]) <= step]
+        self.metrics.unlink(missing_ok=True)
+        for row in rows:
+            self.add_metrics(row)
+
+    def draw_curve(self) -> None:
+        rows = self.read_metrics()
+        curves = {}
+        for name in ("loss", "knn", "effective_rank"):
+            points = [(int(r["step"]), float(r[name])) for r in rows if r.get(name)]
+            curves[name] = ([step for step, _ in points], [v for _, v in points])
+        draw_curves(self.path / "curve.png", curves)
+
+
+def key_in(folder: Path) -> bytes | None:
+    """The key of the patients of the run in a folder, where there is one."""
+    path = folder / KEY_FILE
+    if not path.exists():
+        return None
+    try:
+        return bytes.fromhex(path.read_text(encoding="ascii").strip())
+    except ValueError:
+        raise InputError(f"{path} is no key of a training run.") from None

@@ -1,0 +1,157 @@
+"""One training step: the exact gradient of the whole batch, on any memory.
+
+The loss needs every embedding of the batch at once, the encoder does not. So:
+
+1. embed all views; if their graphs do not fit in memory, without them, bit by bit
+2. gather the embeddings of all processes; heads and loss on all of them
+3. the gradient with respect to the embeddings goes back through the encoder; where
+   there was no graph, each bit is embedded once more, with one
+
+The result is the one-pass gradient, batch statistics of the heads included, because
+no layer of the encoder mixes slides.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from spt_core.devices import (
+    autocast,
+    free_memory,
+    is_out_of_memory,
+    with_back_off,
+    working_bytes,
+)
+from spt_core.learning.batches import Batch, Chunk
+from spt_core.training.objectives import Objective
+from spt_core.training.processes import Processes
+
+# Floats that a token's graph holds for each unit of dim and layer, as measured.
+GRAPH_FLOATS = 18
+
+
+class ExactStep:
+    """Computes gradients; steps of the optimiser are the caller's.
+
+    Parameters
+    ----------
+    micro_batch
+        Views in one pass through the encoder. If not given, all graphs are kept when
+        they fit in memory; else as many views go through at once as do fit.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        objective: Objective,
+        *,
+        device: torch.device,
+        processes: Processes,
+        micro_batch: int | None = None,
+        mixed: bool = True,
+    ) -> None:
+        self.encoder, self.objective = encoder, objective
+        self.device, self.processes, self.mixed = device, processes, mixed
+        self.size = micro_batch or 2**31
+        self.keep_graphs = micro_batch is None
+        self.trains = any(weight.requires_grad for weight in encoder.parameters())
+        self.budget = working_bytes(device)
+
+    def __call__(
+        self, batch: Batch, labels: Tensor | None = None, scale: float = 1.0
+    ) -> dict[str, Tensor]:
+        """Set all parameters' gradients; give the loss and its parts.
+
+        Parameters
+        ----------
+        labels : (batch,) of the whole batch, all processes together
+        scale
+            By which gradients are multiplied, for half precision.
+        """
+        clear_gradients(self.encoder)
+        clear_gradients(self.objective)
+        h = self._embed(batch)  # (views, slides here, dim)
+        leaf = self.processes.gather(h.detach(), dim=1).requires_grad_()
+        target, h_target = self.objective.target, None
+        if target is not None:
+            h_target = self.processes.gather(self._without_graph(batch, target), dim=1)
+        parts = self.objective(leaf, labels=labels, h_target=h_target)
+        (parts["loss"] * scale).backward()
+        if self.trains and leaf.grad is not None:
+            self._go_back(batch, h, self.processes.own_part(leaf.grad, dim=1))
+        self.processes.sum_gradients(self.encoder, self.objective)
+        return {name: part.detach() for name, part in parts.items()}
+
+    def _embed(self, batch: Batch) -> Tensor:
+        if self.trains and self.keep_graphs and self._graphs_fit(batch):
+            try:
+                return self._all_of(batch, self.encoder, self.size)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+            self._keep_no_graphs()
+        return self._without_graph(batch, self.encoder)
+
+    @torch.no_grad()
+    def _without_graph(self, batch: Batch, encoder: nn.Module) -> Tensor:
+        h, self.size = with_back_off(
+            lambda size: self._all_of(batch, encoder, size),
+            min(self.size, batch.count),
+        )
+        return h
+
+    def _go_back(self, batch: Batch, h: Tensor, gradient: Tensor) -> None:
+        if h.requires_grad:
+            try:
+                h.backward(gradient)
+                return
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+            self._keep_no_graphs()
+        _, self.size = with_back_off(
+            lambda size: self._second_pass(batch, gradient.flatten(0, 1), size),
+            min(self.size, batch.count),
+        )
+
+    def _second_pass(self, batch: Batch, gradient: Tensor, size: int) -> None:
+        clear_gradients(self.encoder)  # of an attempt that ran out of memory
+        for chunk in passes(batch, size):
+            h = self._pass(chunk, self.encoder)
+            h.backward(gradient[chunk.places.to(self.device)])
+
+    def _all_of(self, batch: Batch, encoder: nn.Module, size: int) -> Tensor:
+        """Embeddings (views, slides here, dim) in the batch's order."""
+        places, found = [], []
+        for chunk in passes(batch, size):
+            places.append(chunk.places)
+            found.append(self._pass(chunk, encoder))
+        order = torch.cat(places).argsort().to(self.device)
+        return torch.cat(found)[order].unflatten(0, (batch.views, -1))
+
+    def _pass(self, chunk: Chunk, encoder: nn.Module) -> Tensor:
+        here = chunk.on(self.device)
+        with autocast(self.device, mixed=self.mixed):
+            return encoder(here.x, here.p, here.mask).float()
+
+    def _graphs_fit(self, batch: Batch) -> bool:
+        config = getattr(self.encoder, "config", {})
+        floats = GRAPH_FLOATS * config.get("depth", 1) * config.get("dim", 0)
+        return 4 * floats * batch.tokens <= self.budget
+
+    def _keep_no_graphs(self) -> None:
+        self.keep_graphs = False
+        free_memory()
+
+
+def passes(batch: Batch, size: int) -> Iterator[Chunk]:
+    """The batch's chunks in pieces of at most ``size`` views."""
+    for chunk in batch.chunks:
+        yield from chunk.split(size)
+
+
+def clear_gradients(module: nn.Module) -> None:
+    """Forget gradients; sooner than zeroing them."""
+    for weight in module.parameters():
+        weight.grad = None
