@@ -26,7 +26,7 @@ from spt_core import bundled, load_model, open_slide
 from spt_core.insight.growing import predict_slide
 from spt_core.insight.maps import attention_values
 from spt_core.insight.predicting import predict, read_for
-from spt_core.insight.results import UNLIKE, Prediction
+from spt_core.insight.results import Prediction, Verdict
 from spt_core.learning.aggregators import build_encoder
 from spt_core.learning.model_file import SlideModel
 from spt_core.patches import EncodeSettings
@@ -75,7 +75,7 @@ def attention_against_truth(folder: Path, figures: Figures) -> None:
             if model.classes:
                 right[which].append(found.classes[found.top] == label)
             if model is ours:
-                unlike.append(found.verdict == UNLIKE)
+                unlike.append(found.verdict == Verdict.UNLIKE)
         if 0 < truth.sum() < len(truth):
             for which, score in scores.items():
                 aucs[which].append(roc_auc_score(truth, score))

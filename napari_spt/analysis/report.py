@@ -117,7 +117,6 @@ def _prediction(analysis: Analysis, slide: "Slide") -> "Prediction":
         verdict=_VERDICTS.get(reading.verdict, reading.verdict),
         answer=reading.facts.get("answer"),
         trained_on=bool(reading.facts.get("trained_on")),
-        remarks=tuple(reading.sentences[1:]),
         fingerprint=slide.fingerprint,
     )
 
@@ -155,7 +154,9 @@ def _classes(analysis: Analysis) -> "ClassMap | None":
     windows = windows_like_training(card.get("views", {}))
     calibrated = bool(reading.facts.get("calibrated"))
     side, stride, limit = windows.side, windows.stride, windows.limit
-    return ClassMap(found.classes, shares, calibrated, side, stride, limit, 0)
+    return ClassMap(
+        found.classes, reading.l0_xy, shares, calibrated, side, stride, limit, 0
+    )
 
 
 def _model(analysis: Analysis) -> tuple[dict[str, Any], str, str]:

@@ -71,13 +71,13 @@ def settle_model(args: argparse.Namespace) -> None:
 
 def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
     """What every command that asks a model about a slide takes."""
-    from spt_core.insight.results import UNDECIDED
+    from spt_core.insight.results import Verdict
 
     parser.add_argument(
         "--margin",
         type=float,
         default=0.1,
-        help=f"closer classes are '{UNDECIDED}' (default: %(default)s)",
+        help=f"closer classes are '{Verdict.UNDECIDED}' (default: %(default)s)",
     )
     parser.add_argument(
         "--labels",

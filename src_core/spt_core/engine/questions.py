@@ -22,7 +22,7 @@ def explore_slide(request: Request, desk: Desk) -> Work:
     tokens = desk.tokens(request["features"], None, given_title(request))
     yield Say.step("grouping the tissue")
     encoder = tokens.facts.encoder_sha256 or tokens.facts.encoder
-    found = explore(tokens.x, known=desk.kinds.get(encoder))
+    found = explore(tokens, known=desk.kinds.get(encoder))
     if len(found.kinds.centres):
         desk.kinds[encoder] = found.kinds
     count = len(found.kinds.colours)

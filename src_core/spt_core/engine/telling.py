@@ -10,13 +10,7 @@ import numpy as np
 from spt_core.engine.messages import Say
 from spt_core.insight.class_map import class_map
 from spt_core.insight.predicting import predict
-from spt_core.insight.results import (
-    ANSWERED,
-    EMPTY,
-    NO_CLASSES,
-    ClassMap,
-    Prediction,
-)
+from spt_core.insight.results import ClassMap, Prediction, Verdict, remark_sentence
 from spt_core.learning.model_file import SlideModel
 from spt_core.tokens import Tokens
 
@@ -35,15 +29,15 @@ def prediction_of(model: SlideModel | None, tokens: Tokens, total: int) -> Predi
         attention=np.zeros((0, len(tokens)), np.float32),
         seen=len(tokens),
         total=total,
-        verdict=NO_CLASSES if len(tokens) else EMPTY,
+        verdict=Verdict.NO_CLASSES if len(tokens) else Verdict.EMPTY,
     )
 
 
 def facts_of(prediction: Prediction) -> dict[str, Any]:
     """A prediction without its arrays."""
     shares = prediction.probabilities
-    verdict = prediction.verdict
-    if verdict == ANSWERED:
+    verdict: str = prediction.verdict
+    if verdict == Verdict.ANSWERED:
         verdict = "seen in training" if prediction.trained_on else "class"
     lead = replace(prediction, remarks=()).sentence
     return {
@@ -56,7 +50,7 @@ def facts_of(prediction: Prediction) -> dict[str, Any]:
         "verdict": verdict,
         "answer": prediction.answer,
         "trained_on": prediction.trained_on,
-        "sentences": [lead, *prediction.remarks],
+        "sentences": [lead, *map(remark_sentence, prediction.remarks)],
         "patch_l0": list(prediction.facts.l0_patch_xy or (1, 1)),
     }
 

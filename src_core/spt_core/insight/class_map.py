@@ -65,6 +65,7 @@ def class_map(
     np.divide(total, weight[:, None], out=blended, where=weight[:, None] > 0)
     return ClassMap(
         tuple(model.classes),
+        tokens.xy,
         blended.astype(np.float32),
         temperature(model) is not None,
         settings.side,

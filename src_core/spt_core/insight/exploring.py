@@ -3,82 +3,27 @@
 Numpy alone, on the patch tokens of any encoder.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from spt_core.insight.results import MOST_KINDS, Kinds, TissueMap
+from spt_core.tokens.tokens import Tokens
+
 KINDS = 6
-MOST_KINDS = 12
 MOST_FITTED = 8000
 AXES = 32
 ROUNDS, RESTARTS = 40, 4
 NEIGHBOUR, MOST_NEIGHBOURS, CHUNK = 5, 2000, 4096
-OUTLIER = 3.5  # robust standard deviations
-
-# Twelve colours that stay apart for colour-blind eyes as well as twelve can.
-PALETTE = np.array(
-    [
-        (68, 119, 170), (204, 187, 68), (170, 51, 119), (34, 136, 51),
-        (238, 102, 119), (102, 204, 238), (153, 85, 27), (119, 119, 119),
-        (102, 37, 160), (238, 153, 51), (0, 153, 136), (160, 190, 120),
-    ],
-    np.uint8,
-)  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class Kinds:
-    """Kinds of tissue by which slides of one encoder are mapped alike.
-
-    Hand the kinds of one slide on to the next, and the same tissue keeps its colour.
-
-    Attributes
-    ----------
-    centres : (k, d)
-    colours : (k,)
-        Rows of :data:`PALETTE`, each used once.
-    """
-
-    centres: NDArray[np.float32]
-    colours: NDArray[np.int64]
-
-    @property
-    def rgb(self) -> NDArray[np.uint8]:
-        return PALETTE[self.colours]
-
-
-@dataclass(frozen=True, eq=False)
-class TissueMap:
-    """What a slide is made of.
-
-    Attributes
-    ----------
-    labels : (n,)
-        The kind of each patch: a row of ``kinds``.
-    outlier_score : (n,)
-        How far a patch is from its nearest others, in robust standard deviations.
-    """
-
-    labels: NDArray[np.int64]
-    kinds: Kinds
-    outlier_score: NDArray[np.float64]
-
-    @property
-    def outliers(self) -> NDArray[np.int64]:
-        """Rows of patches that are like no others, the strangest first."""
-        rows = np.flatnonzero(self.outlier_score > OUTLIER)
-        return rows[np.argsort(-self.outlier_score[rows], kind="stable")]
 
 
 def explore(
-    x: NDArray[np.floating],
+    tokens: Tokens,
     *,
     kinds: int = KINDS,
     known: Kinds | None = None,
     seed: int = 0,
 ) -> TissueMap:
-    """Map a slide's tokens (n, d) to kinds of tissue.
+    """Map a slide's tokens to kinds of tissue.
 
     Parameters
     ----------
@@ -88,10 +33,10 @@ def explore(
     """
     if not 1 <= kinds <= MOST_KINDS:
         raise ValueError(f"kinds is {kinds}, not 1 to {MOST_KINDS}")
-    x = np.asarray(x, np.float32)
+    facts, xy, x = tokens.facts, tokens.xy, np.asarray(tokens.x, np.float32)
     if len(x) == 0:
         none = Kinds(np.zeros((0, x.shape[1]), np.float32), np.zeros(0, np.int64))
-        return TissueMap(np.zeros(0, np.int64), none, np.zeros(0))
+        return TissueMap(facts, xy, np.zeros(0, np.int64), none, np.zeros(0))
     rng = np.random.default_rng([seed, 29])
     few = x[np.sort(rng.permutation(len(x))[:MOST_FITTED])]
     mean = few.mean(axis=0)
@@ -103,7 +48,7 @@ def explore(
     used, labels = np.unique(labels, return_inverse=True)
     found = np.stack([x[labels == k].mean(axis=0) for k in range(len(used))])
     score = _strangeness(flat, (few - mean) @ axes.T)
-    return TissueMap(labels, Kinds(found, _colours(found, known)), score)
+    return TissueMap(facts, xy, labels, Kinds(found, _colours(found, known)), score)
 
 
 def look_alikes(

@@ -1,7 +1,7 @@
 """Does it matter what is attended? Remove patches and see what the class becomes."""
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from spt_core.errors import InputError
 from spt_core.events import Progress
 from spt_core.insight.maps import attention_values
 from spt_core.insight.predicting import MARGIN, predict
-from spt_core.insight.results import Prediction
+from spt_core.insight.results import Faithfulness, WhatIf
 from spt_core.learning.model_file import SlideModel
 from spt_core.tokens import Tokens
 
@@ -18,59 +18,6 @@ REMOVED = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 # Enough to see a curve; a larger slide is thinned evenly to so many patches.
 MOST_PATCHES = 4096
 REPEATS = 3
-MATTERS = 0.05
-
-
-@dataclass(frozen=True, eq=False)
-class Faithfulness:
-    """The class's probability as patches are taken away.
-
-    Attributes
-    ----------
-    removed : (k,)
-        Shares of the patches that were removed.
-    most_first, random, least_first : (k,)
-        The probability when the most attended, any, or the least attended go first.
-    area
-        Mean of ``random - most_first`` over the removed share: above 0, what is
-        attended matters more than what is not.
-    """
-
-    class_name: str
-    removed: NDArray[np.float64]
-    most_first: NDArray[np.float64]
-    random: NDArray[np.float64]
-    least_first: NDArray[np.float64]
-    patches: int
-    thinned: bool
-
-    @property
-    def area(self) -> float:
-        gap = self.random - self.most_first
-        between = (gap[1:] + gap[:-1]) / 2 * np.diff(self.removed)
-        return float(between.sum() / self.removed[-1])
-
-    @property
-    def sentence(self) -> str:
-        what = f"the probability of {self.class_name}"
-        if self.area > MATTERS:
-            said = f"removing the most attended patches first lowers {what} sooner than"
-            verdict = "The attention matters"
-        elif self.area < -MATTERS:
-            said = f"removing the most attended patches first keeps {what} longer than"
-            verdict = "The attention misleads"
-        else:
-            said = (
-                f"removing the most attended patches first changes {what} no more than"
-            )
-            verdict = "The attention does not explain the answer"
-        thinned = ""
-        if self.thinned:
-            thinned = f" (on {self.patches} evenly chosen patches)"
-        return (
-            f"{verdict}: {said} removing random ones, by {self.area:+.2f} on "
-            f"average{thinned}."
-        )
 
 
 def faithfulness(
@@ -128,27 +75,6 @@ def faithfulness(
         n,
         n < count,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class WhatIf:
-    """A prediction with and without some of the patches."""
-
-    before: Prediction
-    after: Prediction
-    removed: int
-
-    @property
-    def sentence(self) -> str:
-        if self.after.probabilities is None or self.before.probabilities is None:
-            return f"Without these {self.removed} patches: {self.after.sentence}"
-        top = self.before.top or 0
-        name = self.before.classes[top]
-        return (
-            f"Without these {self.removed} of {self.before.seen} patches {name} goes "
-            f"from {self.before.probabilities[top]:.2f} to "
-            f"{self.after.probabilities[top]:.2f}. {self.after.sentence}"
-        )
 
 
 def what_if(

@@ -26,11 +26,10 @@ from spt_core.insight.picture import Picture
 from spt_core.insight.regions import stands_out
 from spt_core.insight.results import (
     NOT_FOR_DIAGNOSIS,
-    UNDECIDED,
-    UNLIKE,
     UNLIKE_SENTENCE,
     ClassMap,
     Prediction,
+    Verdict,
 )
 
 TIMES = "times average"
@@ -142,9 +141,9 @@ def _blend(
 def _notes(prediction: Prediction, model: str) -> list[str]:
     """What is to be known of the answer behind a map, and of its model."""
     notes = []
-    if prediction.verdict == UNLIKE:
+    if prediction.verdict == Verdict.UNLIKE:
         notes.append(UNLIKE_SENTENCE)
-    elif prediction.verdict == UNDECIDED:
+    elif prediction.verdict == Verdict.UNDECIDED:
         notes.append("Undecided: of the whole slide no class is named.")
     if not prediction.is_whole:
         notes.append(f"{prediction.from_how_much}.")

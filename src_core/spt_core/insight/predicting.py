@@ -13,9 +13,15 @@ import torch
 from numpy.typing import NDArray
 
 from spt_core.devices import copy_to
-from spt_core.insight import results
 from spt_core.insight.calibration import helpful_temperature, softmax
-from spt_core.insight.results import MARGIN, Likeness, Prediction
+from spt_core.insight.results import (
+    MARGIN,
+    Likeness,
+    Prediction,
+    Remark,
+    RemarkKind,
+    Verdict,
+)
 from spt_core.learning.model_file import SlideModel
 from spt_core.learning.statistics import QUANTILES, distance
 from spt_core.tokens import Tokens, read_tokens
@@ -87,7 +93,7 @@ def predict(
         shares = probabilities(model, h[None])[0]
     verdict, answer = _decide(model.classes, shares, likeness, margin)
     if attended.groups > 1:
-        remarks.append(f"Attended in {attended.groups} evenly interleaved groups.")
+        remarks.append(Remark(RemarkKind.IN_GROUPS, attended.groups))
     return Prediction(
         facts=tokens.facts,
         p=tokens.p,
@@ -146,26 +152,26 @@ def fingerprint_of(tokens: Tokens) -> str:
 
 def _known(
     model: SlideModel, fingerprint: str, patient: Patient | None
-) -> tuple[bool, list[str]]:
+) -> tuple[bool, list[Remark]]:
     if model.trained_on_slide(fingerprint):
-        return True, ["This model was trained on this very slide."]
+        return True, [Remark(RemarkKind.TRAINED_ON_SLIDE)]
     if patient is not None and model.trained_on_patient(patient.name, patient.key):
-        return True, ["This model was trained on another slide of this patient."]
+        return True, [Remark(RemarkKind.TRAINED_ON_PATIENT)]
     if patient is not None and any(
         stage.patient_hmacs and not stage.same_key for stage in model.stages()
     ):
-        return False, [
-            "Whether an earlier stage of the model's training had this patient is not "
-            "checked: it kept its patients under another key."
-        ]
+        return False, [Remark(RemarkKind.PATIENT_NOT_CHECKED)]
     return False, []
 
 
-def _unknown(model: SlideModel, tokens: Tokens) -> list[str]:
+def _unknown(model: SlideModel, tokens: Tokens) -> list[Remark]:
     """What the tokens do not say, and is believed."""
     return [
-        f"The features do not state their {word}; it is taken to be {ours}."
-        for word, name in (("encoder", "encoder"), ("pixel size", "mpp"))
+        Remark(kind, ours)
+        for kind, name in (
+            (RemarkKind.ENCODER_ASSUMED, "encoder"),
+            (RemarkKind.PIXEL_SIZE_ASSUMED, "mpp"),
+        )
         if getattr(tokens.facts, name) is None
         and (ours := model.card["tokens"].get(name)) is not None
     ]
@@ -173,17 +179,14 @@ def _unknown(model: SlideModel, tokens: Tokens) -> list[str]:
 
 def _likeness(
     model: SlideModel, tokens: Tokens, h: torch.Tensor
-) -> tuple[Likeness | None, list[str]]:
+) -> tuple[Likeness | None, list[Remark]]:
     if "mean_token_quantiles" not in model.statistics:
-        return None, ["The model does not say what its training slides were like."]
+        return None, [Remark(RemarkKind.NO_STATISTICS)]
     slides = model.card["training"]["slides"]
     if slides < FEWEST_SLIDES:
-        return None, [f"Learned from {slides} slides: too few to notice an unlike one."]
+        return None, [Remark(RemarkKind.FEW_TRAINING_SLIDES, slides)]
     if len(tokens) < FEWEST_PATCHES:
-        return None, [
-            f"{len(tokens)} patches are too few to tell whether the slide is unlike "
-            "those of the training."
-        ]
+        return None, [Remark(RemarkKind.FEW_PATCHES, len(tokens))]
     mean = tokens.x.mean(axis=0, dtype=np.float64)
     looked_at = {"mean_token": torch.from_numpy(mean), "embedding": h}
     distances, limits = {}, {}
@@ -217,15 +220,15 @@ def _decide(
     shares: NDArray[np.float64] | None,
     likeness: Likeness | None,
     margin: float,
-) -> tuple[str, str | None]:
+) -> tuple[Verdict, str | None]:
     if likeness is not None and likeness.is_unlike:
-        return results.UNLIKE, None
+        return Verdict.UNLIKE, None
     if shares is None:
-        return results.NO_CLASSES, None
+        return Verdict.NO_CLASSES, None
     order = np.sort(shares)[::-1]
     if len(order) > 1 and order[0] - order[1] < margin:
-        return results.UNDECIDED, None
-    return results.ANSWERED, classes[int(shares.argmax())]
+        return Verdict.UNDECIDED, None
+    return Verdict.ANSWERED, classes[int(shares.argmax())]
 
 
 def _empty(
@@ -242,7 +245,7 @@ def _empty(
         attention=np.zeros((model.encoder.heads, 0), np.float32),  # type: ignore[arg-type]
         seen=0,
         total=total,
-        verdict=results.EMPTY,
+        verdict=Verdict.EMPTY,
         fingerprint=fingerprint,
     )
 

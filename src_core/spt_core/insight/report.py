@@ -32,13 +32,7 @@ from spt_core.insight.regions import (
     choose_regions,
     stands_out,
 )
-from spt_core.insight.results import (
-    EMPTY,
-    NOT_FOR_DIAGNOSIS,
-    UNLIKE,
-    ClassMap,
-    Prediction,
-)
+from spt_core.insight.results import NOT_FOR_DIAGNOSIS, ClassMap, Prediction, Verdict
 from spt_core.slides.slide import Slide
 
 if TYPE_CHECKING:
@@ -132,7 +126,7 @@ def report_page(parts: ReportParts) -> str:
         _answer(parts),
         *_model(parts),
     ]
-    if found.verdict != EMPTY:
+    if found.verdict != Verdict.EMPTY:
         body += [_probabilities(found), *_maps(parts), *_regions(parts)]
         if parts.faithfulness is not None:
             body += _faithfulness(parts.faithfulness)
@@ -151,13 +145,13 @@ def _answer(parts: ReportParts) -> str:
     found, model = parts.prediction, parts.model
     is_demonstration = model is not None and model.is_demonstration
     doubtful = (
-        found.verdict in (EMPTY, UNLIKE)
+        found.verdict in (Verdict.EMPTY, Verdict.UNLIKE)
         or found.trained_on
         or not found.is_whole
         or is_demonstration
     )
     lines = [found.sentence]
-    if found.verdict != EMPTY:
+    if found.verdict != Verdict.EMPTY:
         rest = "." if found.is_whole else ": the rest may change the answer."
         lines.append(found.from_how_much + rest)
     if is_demonstration:

@@ -6,7 +6,7 @@ import pytest
 from spt_core.errors import InputError
 from spt_core.insight.class_map import class_map, mean_window_embedding
 from spt_core.insight.predicting import predict
-from spt_core.insight.results import UNDECIDED, ClassMap
+from spt_core.insight.results import ClassMap, Verdict
 from spt_core.insight.windows import (
     WindowSettings,
     slide_windows,
@@ -90,7 +90,7 @@ def test_close_classes_are_unsure_as_they_are_of_a_slide(mean_model):
         tokens = grid_tokens(x, cols=20)
         slide = predict(mean_model, tokens, margin=margin)
         found, _ = finish(class_map(mean_model, tokens, margin=margin))
-        assert (slide.verdict == UNDECIDED) is is_close
+        assert (slide.verdict == Verdict.UNDECIDED) is is_close
         assert (found.unsure == is_close).all()
         assert (found.close == is_close).all()
         assert (found.labels == (-1 if is_close else 0)).all()
@@ -99,7 +99,9 @@ def test_close_classes_are_unsure_as_they_are_of_a_slide(mean_model):
 
 
 def test_one_class_has_no_second():
-    found = ClassMap(("a",), np.ones((3, 1), np.float32), False, 8, 4, 64, 1)
+    found = ClassMap(
+        ("a",), np.zeros((3, 2), int), np.ones((3, 1), np.float32), False, 8, 4, 64, 1
+    )
     assert found.labels.tolist() == [0, 0, 0]
 
 

@@ -14,6 +14,7 @@ from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.insight.calibration import calibration_error, fit_temperature, softmax
 from spt_core.insight.predicting import Patient, predict
+from spt_core.insight.results import RemarkKind
 from spt_core.learning.cohort import Cohort, open_cohort
 from spt_core.learning.model_file import save_model
 from spt_core.learning.settings import TrainSettings
@@ -195,7 +196,7 @@ def test_patients_under_a_key_that_is_not_at_hand_are_not_checked(
     one = read_tokens(trained / "features" / "slide004.h5")
     one = replace(one, facts=replace(one.facts, slide_fingerprint="another"))
     (said,) = predict(found, one, patient=Patient("person1", key)).remarks
-    assert "under another key" in said
+    assert said.kind == RemarkKind.PATIENT_NOT_CHECKED
     cohort = open_cohort(fresh / "features", read_labels(fresh / "labels.csv"))
     new = [
         replace(slide, facts=replace(slide.facts, slide_fingerprint=slide.name))

@@ -4,6 +4,12 @@ import numpy as np
 import pytest
 
 from spt_core.insight.exploring import explore, look_alikes
+from spt_core.tokens import Tokens
+
+
+def explored(x, **options):
+    places = np.zeros((len(x), 2), np.int64)
+    return explore(Tokens(x, places, places), **options)
 
 
 def tissues(rng, counts, dim=64, noise=0.5):
@@ -20,8 +26,8 @@ def colours_by_truth(found, truth):
 def test_kinds_are_found_and_keep_their_colours_from_slide_to_slide():
     first, truth1 = tissues(np.random.default_rng(1), (300, 200, 100, 50))
     second, truth2 = tissues(np.random.default_rng(2), (20, 400, 80, 300))
-    one = explore(first, kinds=4)
-    two = explore(second, kinds=4, known=one.kinds)
+    one = explored(first, kinds=4)
+    two = explored(second, kinds=4, known=one.kinds)
     colours1, colours2 = colours_by_truth(one, truth1), colours_by_truth(two, truth2)
     assert all(len(found) == 1 for found in colours1.values())
     assert colours1 == colours2
@@ -31,14 +37,14 @@ def test_kinds_are_found_and_keep_their_colours_from_slide_to_slide():
 def test_colours_stay_without_handing_anything_on():
     first, truth1 = tissues(np.random.default_rng(1), (300, 200, 100))
     second, truth2 = tissues(np.random.default_rng(2), (50, 300, 80))
-    one, two = explore(first, kinds=3), explore(second, kinds=3)
+    one, two = explored(first, kinds=3), explored(second, kinds=3)
     assert colours_by_truth(one, truth1) == colours_by_truth(two, truth2)
 
 
 def test_a_new_kind_gets_a_colour_of_its_own():
     x, truth = tissues(np.random.default_rng(1), (300, 200, 100, 60))
-    known = explore(x[truth < 3], kinds=3).kinds
-    found = explore(x, kinds=4, known=known)
+    known = explored(x[truth < 3], kinds=3).kinds
+    found = explored(x, kinds=4, known=known)
     assert len(set(found.kinds.colours.tolist())) == 4
     assert set(known.colours.tolist()) <= set(found.kinds.colours.tolist())
 
@@ -46,7 +52,7 @@ def test_a_new_kind_gets_a_colour_of_its_own():
 def test_outliers_stand_out():
     x, _ = tissues(np.random.default_rng(1), (300, 200, 100))
     x[[7, 411]] += 6
-    found = explore(x, kinds=3)
+    found = explored(x, kinds=3)
     assert set(found.outliers[:2]) == {7, 411}
     assert len(found.outliers) < 20
 
@@ -62,12 +68,12 @@ def test_look_alikes_are_of_the_same_kind():
 
 @pytest.mark.parametrize("n", [0, 1, 2, 7])
 def test_hardly_any_patch(n):
-    found = explore(np.random.default_rng(0).normal(size=(n, 8)))
+    found = explored(np.random.default_rng(0).normal(size=(n, 8)))
     assert len(found.labels) == n
     assert len(found.outlier_score) == n
 
 
 def test_identical_patches_are_one_kind():
-    found = explore(np.ones((50, 8)))
+    found = explored(np.ones((50, 8)))
     assert set(found.labels.tolist()) == {0}
     assert len(found.outliers) == 0

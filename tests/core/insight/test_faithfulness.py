@@ -5,7 +5,7 @@ import pytest
 
 from spt_core.errors import InputError
 from spt_core.insight.faithfulness import faithfulness, patches_within, what_if
-from spt_core.insight.results import EMPTY
+from spt_core.insight.results import Verdict
 from tests.core.insight.conftest import DIM, STEP, finish, grid_tokens
 
 
@@ -65,7 +65,7 @@ def test_without_the_region_that_decides(looking_model):
     assert "Without these 20 of 200 patches a goes from" in found.sentence
     assert what_if(looking_model, tokens, np.arange(200) > 0).after.seen == 1
     nothing = what_if(looking_model, tokens, np.ones(200, bool)).after
-    assert nothing.verdict == EMPTY
+    assert nothing.verdict == Verdict.EMPTY
 
 
 def test_patches_in_a_polygon():

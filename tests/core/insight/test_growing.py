@@ -7,7 +7,7 @@ from spt_core import load_model
 from spt_core.errors import InputError
 from spt_core.insight.growing import moments, predict_slide
 from spt_core.insight.predicting import predict, read_for
-from spt_core.insight.results import EMPTY, Prediction
+from spt_core.insight.results import Prediction, Verdict
 from spt_core.patches import EncodeSettings
 from spt_core.patches.settings import PartialTokens
 from tests.core.insight.conftest import finish
@@ -72,7 +72,7 @@ def test_an_empty_slide_gets_a_result(small_model, tmp_path):
     glass = np.full((1500, 1500, 3), 240, np.uint8)
     write_tiff(path, glass, mpp_xy=(0.5, 0.5), levels=2)
     found, _ = finish(predict_slide(small_model, path, tmp_path / "f", QUICK))
-    assert found.verdict == EMPTY
+    assert found.verdict == Verdict.EMPTY
     assert "No tissue" in found.sentence
 
 

@@ -68,8 +68,8 @@ def test_slides_like_and_unlike_the_training(model):
         predict(model, grid_tokens(made_slide(k % 2, rng, shift=1.5)[0]))
         for k in range(20)
     ]
-    assert sum(one.verdict == results.UNLIKE for one in alike) <= 1
-    assert all(one.verdict == results.UNLIKE for one in unlike)
+    assert sum(one.verdict == results.Verdict.UNLIKE for one in alike) <= 1
+    assert all(one.verdict == results.Verdict.UNLIKE for one in unlike)
     assert all(one.answer is None for one in unlike)
     assert unlike[0].sentence.startswith("Unlike the slides this model learned from.")
 
@@ -78,7 +78,7 @@ def test_close_classes_are_undecided(mean_model):
     x = np.zeros((40, DIM))
     x[:, 0] = 0.01
     found = predict(mean_model, grid_tokens(x))
-    assert found.verdict == results.UNDECIDED
+    assert found.verdict == results.Verdict.UNDECIDED
     assert found.answer is None
     assert "ndecided" in found.sentence
     assert predict(mean_model, grid_tokens(x), margin=0.0).answer == "a"
@@ -168,7 +168,7 @@ def test_tokens_of_another_kind_are_refused(mean_model, change):
 
 def test_an_empty_slide_says_so(model):
     found = predict(model, grid_tokens(np.zeros((0, DIM))))
-    assert found.verdict == results.EMPTY
+    assert found.verdict == results.Verdict.EMPTY
     assert found.sentence.startswith("No tissue")
     assert found.attention.shape == (2, 0)
 
@@ -183,7 +183,7 @@ def test_one_token(model):
 def test_a_model_without_classes_still_attends(mean_model):
     mean_model.classifier = None
     found = predict(mean_model, grid_tokens(np.ones((9, DIM))))
-    assert found.verdict == results.NO_CLASSES
+    assert found.verdict == results.Verdict.NO_CLASSES
     assert found.probabilities is None
     assert "names no classes" in found.sentence
 

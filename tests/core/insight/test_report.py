@@ -22,7 +22,7 @@ from spt_core.insight.picture import tissue_picture
 from spt_core.insight.predicting import predict
 from spt_core.insight.regions import choose_regions
 from spt_core.insight.report import ReportParts, command_again, report_page
-from spt_core.insight.results import UNDECIDED, UNLIKE, UNLIKE_SENTENCE
+from spt_core.insight.results import UNLIKE_SENTENCE, Verdict
 from tests.core.insight.conftest import DIM, STEP, finish, grid_tokens, made_slide
 from tests.core.insight.slides import make_model
 from tests.core.patches.conftest import tissue_picture as made_tissue
@@ -275,8 +275,8 @@ def test_pictures_name_the_model_and_what_to_doubt(parts, written):
         overlay.attention_overlay(found, picture, geometry, **options)
         return " ".join(written)
 
-    assert f"{UNLIKE_SENTENCE} Model: {title}." in said(UNLIKE, model=title)
-    assert "Undecided" in said(UNDECIDED)
+    assert f"{UNLIKE_SENTENCE} Model: {title}." in said(Verdict.UNLIKE, model=title)
+    assert "Undecided" in said(Verdict.UNDECIDED)
     plain = said("answered")
     assert "Model" not in plain
     assert "Un" not in plain
@@ -300,7 +300,7 @@ def test_the_class_map_says_what_it_is(mean_model, written):
     assert "% of patches" in words
     assert f"unsure {np.mean(drawn.unsure):.0%}" in words.replace("  ", " ")
     assert "Model: Mine." in words
-    assert found.verdict == UNDECIDED
+    assert found.verdict == Verdict.UNDECIDED
     assert "Undecided" in words
 
 
@@ -310,8 +310,10 @@ def test_a_legend_longer_than_its_picture_is_whole(parts, written):
     for cols in (144, 1):
         tokens = grid_tokens(np.ones((144, DIM)), cols=cols)
         shares = np.eye(8, dtype=np.float32)[np.arange(144) % 8]
-        found = replace(parts.prediction, p=tokens.p, xy=tokens.xy, verdict=UNLIKE)
-        drawn = overlay.ClassMap(names, shares, False, 8, 4, 64, 1)
+        found = replace(
+            parts.prediction, p=tokens.p, xy=tokens.xy, verdict=Verdict.UNLIKE
+        )
+        drawn = overlay.ClassMap(names, tokens.xy, shares, False, 8, 4, 64, 1)
         picture = tissue_picture(found, None)
         user = replace(parts.geometry, um_note=STATED_BY_USER)
         overlay.attention_overlay(found, picture, user, model="Mine")

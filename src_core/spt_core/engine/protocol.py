@@ -1,0 +1,320 @@
+"""What the window and the engine say to each other: one type per message.
+
+The window sends requests and controls, the engine sends replies. Every request has a
+number and ends with exactly one of :data:`END_TYPES`. Facts travel as numbers, enums
+and the core's own result types; sentences are made where they are shown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spt_core.events import Progress
+from spt_core.insight.results import (
+    ClassMap,
+    Faithfulness,
+    Prediction,
+    TissueMap,
+    WhatIf,
+)
+from spt_core.slides.tissue import Tissue
+
+# Raised with every change of a message; an engine of another version is refused.
+VERSION = 1
+
+
+# Requests: what the window asks for
+
+
+@dataclass(frozen=True)
+class Analyse:
+    """Encode a slide, or take its kept features, and predict while it grows.
+
+    Attributes
+    ----------
+    title
+        What the person who asks calls the slide.
+    features
+        The folder that keeps features.
+    slide_mpp
+        Micrometres per level-0 pixel as the user says; None takes the file's.
+    encoder
+        A patch encoder's name, or the weights of the model's; None takes the model's,
+        or the bundled one without a model.
+    l0_from
+        Level-0 (x, y) to begin at; None covers the whole slide evenly.
+    """
+
+    slide: Path
+    title: str
+    features: Path
+    model: Path | None = None
+    slide_mpp: float | None = None
+    encoder: str | None = None
+    device: str | None = None
+    batch_size: int | None = None
+    stain: str | None = None
+    l0_from: tuple[float, float] | None = None
+    class_map: bool = True
+
+
+@dataclass(frozen=True)
+class MapTissue:
+    """Sort an analysed slide into kinds of tissue, without a model."""
+
+    features: Path
+    title: str
+
+
+@dataclass(frozen=True, eq=False)
+class AskWithout:
+    """Predict again without the patches inside polygons of level-0 (x, y)."""
+
+    features: Path
+    title: str
+    model: Path
+    l0_polygons: tuple[NDArray[np.float64], ...]
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class CheckFaithfulness:
+    """Check whether what the model attends to is what it decides by."""
+
+    features: Path
+    title: str
+    model: Path
+    device: str | None = None
+    class_name: str | None = None
+
+
+Request = Analyse | MapTissue | AskWithout | CheckFaithfulness
+Question = MapTissue | AskWithout | CheckFaithfulness
+
+
+# Controls: what the window says of requests
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Stop a request that runs or waits."""
+
+    request: int
+
+
+@dataclass(frozen=True)
+class LookHere:
+    """Go on around a place of the slide; None goes on evenly."""
+
+    request: int
+    l0_xy: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End the engine."""
+
+
+Control = Cancel | LookHere | Stop
+
+
+# Replies without a request
+
+
+@dataclass(frozen=True)
+class Device:
+    """What work can run on: ``id`` is torch's name for it."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Starting:
+    """The process is there and loads its libraries."""
+
+    version: int
+    pid: int
+    priority: str
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The engine takes requests; ``device`` is its first choice of ``devices``."""
+
+    device: str
+    devices: tuple[Device, ...]
+    threads: int
+    versions: Mapping[str, str]
+
+
+# Replies to a request, before its end
+
+
+class Step(StrEnum):
+    """What is being done now."""
+
+    WAITING = "waiting"
+    OPENING = "opening"
+    LOADING_MODEL = "loading model"
+    FINDING_TISSUE = "finding tissue"
+    LOOKING = "looking"
+    READING_FEATURES = "reading features"
+    READING_SLIDE = "reading slide"
+    MAPPING_CLASSES = "mapping classes"
+    GROUPING_TISSUE = "grouping tissue"
+    ASKING_WITHOUT = "asking without"
+    REMOVING = "removing"
+
+
+@dataclass(frozen=True)
+class Working:
+    """What is being done; ``progress`` where it can be counted."""
+
+    step: Step
+    progress: Progress | None = None
+
+
+class NoticeKind(StrEnum):
+    """What the user should know, which stops nothing."""
+
+    SMALLER_BATCHES = "smaller batches"  # memory ran short
+    UPSAMPLED = "upsampled"  # values: slide_mpp, target_mpp
+    UNREADABLE_PARTS = "unreadable parts"  # values: patches
+    OF_ENCODING = "of encoding"  # reason: the core's own sentence
+
+
+@dataclass(frozen=True)
+class Noticed:
+    """One such fact; ``values`` and ``reason`` are what its kind says."""
+
+    kind: NoticeKind
+    values: Mapping[str, float] = field(default_factory=dict)
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Started:
+    """The slide is open and its patches are known; ``done`` of them are encoded.
+
+    Attributes
+    ----------
+    mpp_xy
+        Micrometres per level-0 pixel that the analysis goes by.
+    mpp_from_user
+        Whether the user said so, because the file does not.
+    """
+
+    patches: int
+    done: int
+    l0_patch_xy: tuple[int, int]
+    mpp_xy: tuple[float, float] | None
+    mpp_from_user: bool
+    tissue: Tissue
+    device: str
+    encoder: str
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """What the model says of the patches so far."""
+
+    prediction: Prediction
+
+
+@dataclass(frozen=True, eq=False)
+class ClassesMapped:
+    """What the model says of every place so far."""
+
+    class_map: ClassMap
+
+
+# Replies that end a request
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """The whole slide is predicted; questions may use the feature file."""
+
+    features: Path
+    reused: bool
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class TissueMapped:
+    tissue_map: TissueMap
+
+
+@dataclass(frozen=True, eq=False)
+class WithoutAnswered:
+    """The answer without a region; ``removed`` (n,) says which patches were in it."""
+
+    what_if: WhatIf
+    removed: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class FaithfulnessChecked:
+    faithfulness: Faithfulness
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """The request was stopped; what was found so far is kept."""
+
+
+class FailureKind(StrEnum):
+    """Why a request cannot be answered."""
+
+    UNREADABLE = "unreadable"  # reason: why the slide cannot be opened
+    DAMAGED = "damaged"  # no part of its tissue can be read
+    NO_PIXEL_SIZE = "no pixel size"
+    TOO_COARSE = "too coarse"  # values: mpp, target_mpp
+    NO_TISSUE = "no tissue"  # tissue
+    TOO_SMALL = "too small"  # tissue; smaller than one patch
+    IN_USE = "in use"  # another window analyses the slide
+    MODEL = "model"  # reason: why the model cannot be used
+    OTHER_ENCODER = "other encoder"  # reason: the encoder's name
+    FEATURES = "features"  # reason: why the kept features cannot be used
+    NOTHING_DRAWN = "nothing drawn"  # the region holds no patch
+    ALL_DRAWN = "all drawn"  # the region holds every patch
+    NO_CLASS = "no class"  # the model names none to ask about
+    OUT_OF_MEMORY = "out of memory"
+    FILE_REFUSED = "file refused"  # reason: which, and what the system says
+    INPUT = "input"  # reason: the core's own sentence
+    DEFECT = "defect"  # reason: the error, for a bug report
+    # Found by the window's end of the pipe
+    CRASHED = "crashed"
+    KILLED = "killed"  # most likely for want of memory
+    NOT_STARTED = "not started"  # reason: the last words of the process
+    LOST_RESULT = "lost result"  # reason: why it cannot be read
+
+
+@dataclass(frozen=True, eq=False)
+class Failed:
+    """The request ended without an answer; what was found so far is kept."""
+
+    kind: FailureKind
+    reason: str = ""
+    values: Mapping[str, float] = field(default_factory=dict)
+    tissue: Tissue | None = None
+
+
+End = (
+    Analysed | TissueMapped | WithoutAnswered | FaithfulnessChecked | Cancelled | Failed
+)
+END_TYPES = (
+    Analysed,
+    TissueMapped,
+    WithoutAnswered,
+    FaithfulnessChecked,
+    Cancelled,
+    Failed,
+)
+Reply = Starting | Ready | Working | Noticed | Started | Predicted | ClassesMapped | End
+Message = Request | Control | Reply
