@@ -32,7 +32,7 @@ from spt_core.training.objectives import Classify, Objective, build_objective
 from spt_core.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from spt_core.learning.trainer import Trainer
+    from spt_core.learning.task import SlideTask
 
 
 def build_for(settings: TrainSettings, cohort: Cohort) -> tuple[nn.Module, Objective]:
@@ -85,21 +85,21 @@ def earlier_stages(settings: TrainSettings, run: RunFolder) -> list[dict[str, An
     ]
 
 
-def bare_model(trainer: "Trainer") -> SlideModel:
+def bare_model(task: "SlideTask", step: int) -> SlideModel:
     """The model as it is now; its statistics come when the run ends."""
     classifier = None
-    if isinstance(trainer.objective, Classify):
-        classifier = deepcopy(trainer.objective.classifier)
-    return SlideModel(trainer.encoder, _card(trainer), classifier)
+    if isinstance(task.objective, Classify):
+        classifier = deepcopy(task.objective.classifier)
+    return SlideModel(task.encoder, _card(task, step), classifier)
 
 
 def finished_model(
-    trainer: "Trainer", model: SlideModel
+    task: "SlideTask", model: SlideModel
 ) -> Generator[Any, None, SlideModel]:
     """Add what needs the embeddings of whole slides: statistics and a linear head."""
-    cohort, device = trainer.cohort, trainer.device
-    fits_head = trainer.settings.objective == "supcon"
-    chosen = np.random.default_rng([trainer.settings.seed, 13]).permutation(len(cohort))
+    cohort, device = task.cohort, task.device
+    fits_head = task.settings.objective == "supcon"
+    chosen = np.random.default_rng([task.settings.seed, 13]).permutation(len(cohort))
     part = cohort.subset(np.sort(chosen if fits_head else chosen[:MOST_SLIDES]))
     model.encoder.eval()
     embeddings = []
@@ -111,27 +111,27 @@ def finished_model(
     if fits_head:
         head = fit_linear_head(h, part.class_numbers(), part.patients())
         model.classifier = head.to(device)
-    model.statistics = training_statistics(part, h, trainer.settings.seed)
-    seen = trainer.monitor.look(model.encoder.eval(), device, trainer.step)
+    model.statistics = training_statistics(part, h, task.settings.seed)
+    seen = task.monitor.look(model.encoder.eval(), device, task.steps)
     model.encoder.train()
     model.card["metrics"] |= {
         "knn": seen.knn,
-        "knn_held_out": trainer.monitor.held_out,
+        "knn_held_out": task.monitor.held_out,
         "spread": seen.spread,
         "effective_rank": seen.effective_rank,
     }
     return model
 
 
-def _card(trainer: "Trainer") -> dict[str, Any]:
-    settings, cohort = trainer.settings, trainer.cohort
-    facts, processes = cohort.facts, trainer.processes
+def _card(task: "SlideTask", step: int) -> dict[str, Any]:
+    settings, cohort = task.settings, task.cohort
+    facts, processes = cohort.facts, task.processes
     patients = sorted({slide.patient for slide in cohort if slide.patient})
-    key = trainer.run.patient_key() if patients and processes.first else b""
+    key = task.run.patient_key() if patients and processes.first else b""
     return {
         "version": __version__,
         "licence": LICENCE,
-        "classes": trainer.classes,
+        "classes": task.classes,
         "tokens": {
             "encoder": facts.encoder,
             "encoder_sha256": facts.encoder_sha256,
@@ -148,12 +148,12 @@ def _card(trainer: "Trainer") -> dict[str, Any]:
             "tokens": sum(len(slide) for slide in cohort),
             "patients": len(patients) or None,
             "class_counts": dict(Counter(s.label for s in cohort if s.label)),
-            "slide_fingerprints": trainer.fingerprints,
+            "slide_fingerprints": task.fingerprints,
             "patient_hmacs": [patient_hmac(patient, key) for patient in patients],
-            "earlier": trainer.earlier,
+            "earlier": task.earlier,
             "epochs": settings.epochs,
-            "steps": trainer.steps,
-            "batch_size": trainer.plan.batch,
+            "steps": task.steps,
+            "batch_size": task.plan.batch,
             "learning_rate": settings.learning_rate,
             "weight_decay": settings.weight_decay,
             "head": settings.head,
@@ -162,5 +162,5 @@ def _card(trainer: "Trainer") -> dict[str, Any]:
             "frozen_encoder": settings.freeze,
             "torch": torch.__version__,
         },
-        "metrics": {"step": trainer.step},
+        "metrics": {"step": step},
     }

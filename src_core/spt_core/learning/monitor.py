@@ -1,55 +1,20 @@
-"""Is it learning? Signals from whole-slide embeddings while a model trains."""
-
-from dataclasses import dataclass
-from math import sqrt
+"""Is it learning? Signals from the embeddings of slides while a model trains."""
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from spt_core.events import Note
 from spt_core.learning.cohort import Cohort, CohortSlide
-from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
+from spt_core.training.knn import knn_probabilities, mean_class_accuracy
+from spt_core.training.signals import Validation, effective_rank, spread
 
-# A look, not an evaluation: so many slides, and so many tokens spread over each.
+# A look, not an evaluation: at most so many slides, and so many tokens of each.
 LOOK_SLIDES = 512
 LOOK_TOKENS = 1024
-COLLAPSED_SPREAD = 1e-4
 
 
-@dataclass(frozen=True)
-class Validation:
-    """What the embeddings look like at one moment.
-
-    Attributes
-    ----------
-    spread
-        Standard deviation of unit-length embeddings, 1 = in all directions alike,
-        0 = one point.
-    effective_rank
-        How many directions they use (exponential of the singular values' entropy).
-    knn
-        Mean class accuracy of nearest neighbours, where there are labels.
-    """
-
-    step: int
-    spread: float
-    effective_rank: float
-    knn: float | None = None
-
-
-@dataclass(frozen=True)
-class NotLearning(Note):
-    """The loss has not left the level of chance."""
-
-
-@dataclass(frozen=True)
-class Collapsed(Note):
-    """All slides have one and the same embedding."""
-
-
-class Monitor:
+class SlideMonitor:
     """Looks at a fixed few slides, the labelled ones first.
 
     kNN votes: slides of the split ``val`` are asked and those that are learned from
@@ -125,18 +90,3 @@ def _embed(
     places = torch.from_numpy(slide.p[rows]).to(device)
     h, _ = encoder.attend(tokens, places)  # type: ignore[operator]
     return h.float().cpu().numpy()
-
-
-def spread(h: NDArray[np.floating]) -> float:
-    unit = h / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-12)
-    return float(unit.std(axis=0).mean() * sqrt(h.shape[1]))
-
-
-def effective_rank(h: NDArray[np.floating]) -> float:
-    values = np.linalg.svd(h - h.mean(axis=0), compute_uv=False)
-    total = values.sum()
-    if total < 1e-12:
-        return 1.0
-    share = values / total
-    share = share[share > 0]
-    return float(np.exp(-(share * np.log(share)).sum()))

@@ -9,21 +9,12 @@ import yaml
 
 from spt_core.errors import InputError
 from spt_core.learning.views import ViewSettings
+from spt_core.training.config_file import read_config
 
 SELF_SUPERVISED = ("simclr", "vicreg", "byol")
 SUPERVISED = ("supcon", "classify")
 OBJECTIVES = (*SELF_SUPERVISED, *SUPERVISED)
 MODELS = ("paper", "paper-2", "paper-4", "paper-8", "small", "abmil", "mean", "max")
-
-
-def read_config(path: Path) -> Any:
-    """What a run's folder says it was asked, as plain data."""
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            f"{path.parent} is not a training run: it has no {path.name}."
-        ) from None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spt_core.learning.attended import Attended, interleaved_groups, join_groups
+from spt_core.training.initial_weights import xavier
 
 # by name: keyword arguments of SlideEncoder
 PRESETS: dict[str, dict[str, int]] = {
@@ -218,12 +219,3 @@ class SlideEncoder(nn.Module):
         tokens = self.input(x) + self.positions(p)
         cls = self.cls.to(tokens.dtype).expand(len(x), 1, -1)
         return torch.cat([cls, tokens], dim=1)
-
-
-def xavier(module: nn.Module, bias: float = 0.01) -> None:
-    """Initialise the linear layers within ``module``."""
-    for layer in module.modules():
-        if isinstance(layer, nn.Linear):
-            nn.init.xavier_uniform_(layer.weight)
-            if layer.bias is not None:
-                nn.init.constant_(layer.bias, bias)

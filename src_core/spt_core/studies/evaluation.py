@@ -34,10 +34,10 @@ from spt_core.learning.cohort import (
     feature_files,
     open_cohort,
 )
-from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
 from spt_core.learning.linear_head import fit_linear_head
 from spt_core.learning.model_file import SlideModel, Stage
 from spt_core.tokens import Labels, check_labels
+from spt_core.training.knn import knn_probabilities, mean_class_accuracy
 
 METRICS = ("accuracy", "f1", "auc")
 EMBEDDINGS = ("whole", "windows")

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from torch import nn
 
-from spt_core.learning.slide_encoder import xavier
+from spt_core.training.initial_weights import xavier
 
 HEADS = ("batchnorm", "paper")
 PROJECTED = 128

@@ -4,11 +4,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
-from spt_core.learning.monitor import Validation, effective_rank, spread
 from spt_core.patches.training.augment import middle
 from spt_core.patches.training.network import PatchNetwork
 from spt_core.patches.training.pool import TilePool
+from spt_core.training.knn import knn_probabilities, mean_class_accuracy
+from spt_core.training.signals import Validation, effective_rank, spread
 
 LOOK_TILES = 512
 _AT_ONCE = 64

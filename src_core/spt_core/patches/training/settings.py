@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from spt_core.errors import InputError
-from spt_core.learning.settings import read_config
 from spt_core.patches.training.augment import Augmentation
+from spt_core.training.config_file import read_config
 
 METHODS = ("simclr", "hidisc")
 STATISTICS = ("frozen", "batch")

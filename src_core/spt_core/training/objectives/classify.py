@@ -8,7 +8,7 @@ from math import log
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spt_core.learning.slide_encoder import xavier
+from spt_core.training.initial_weights import xavier
 from spt_core.training.objectives.objective import Objective
 
 

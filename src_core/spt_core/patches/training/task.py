@@ -1,6 +1,5 @@
-"""Training a patch encoder: what is watched, what is kept."""
+"""Training of patch encoders as a task: what is trained, looked at and saved."""
 
-from collections.abc import Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,23 +8,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spt_core.learning.batches import Batch
-from spt_core.learning.monitor import Validation
 from spt_core.patches.encoder_file import save_encoder
 from spt_core.patches.training.hidisc import HiDisc
 from spt_core.patches.training.monitor import PatchMonitor
-from spt_core.patches.training.network import PatchNetwork, PatchStep
+from spt_core.patches.training.network import PatchNetwork, graph_floats
 from spt_core.patches.training.plan import PatchPlan
 from spt_core.patches.training.pool import TilePool
 from spt_core.patches.training.settings import PatchTrainSettings
 from spt_core.patches.training.start import Start
 from spt_core.patches.training.stay import StayNear
-from spt_core.training.loop import Loop
+from spt_core.training.batch import BatchPlan, ViewBatch
 from spt_core.training.objectives import Objective, SimCLR
 from spt_core.training.processes import Processes
-from spt_core.training.run_folder import RunFolder
-
-ENCODER = "encoder.safetensors"
+from spt_core.training.signals import Validation
+from spt_core.training.step import ExactStep
 
 
 @dataclass(frozen=True)
@@ -39,18 +35,9 @@ class PatchEpoch:
     patches_per_second: float
 
 
-@dataclass(frozen=True)
-class PatchTrainResult:
-    """Where the encoder is, and what was last seen of it."""
-
-    run: Path
-    encoder: Path
-    steps: int
-    metrics: dict[str, float | None]
-
-
-class PatchTrainer(Loop):
-    """The state of one run."""
+class PatchTask:
+    items = "patches"
+    material = ""  # no hash is kept of tiles
 
     def __init__(
         self,
@@ -59,11 +46,11 @@ class PatchTrainer(Loop):
         start: Start,
         device: torch.device,
         processes: Processes,
-        run: RunFolder,
     ) -> None:
         self.settings, self.pool, self.start = settings, pool, start
+        self.device = device
         torch.manual_seed(settings.seed)
-        network = PatchNetwork(
+        self.network = PatchNetwork(
             start.module,
             start.card.dim,
             start.card.mean,
@@ -74,101 +61,62 @@ class PatchTrainer(Loop):
         # On the CPU: it is needed once, at the end.
         self.start_weights = {
             name: weight.detach().cpu().clone()
-            for name, weight in network.module.state_dict().items()
+            for name, weight in self.network.module.state_dict().items()
         }
-        objective = _objective(settings, network).to(device)
-        compute = PatchStep(
-            network,
-            objective,
+        self.objective = _objective(settings, self.network).to(device)
+        self.compute = ExactStep(
+            self.network,
+            self.objective,
             device=device,
             processes=processes,
+            graph_floats=self._graph_floats,
             micro_batch=settings.micro_batch,
             mixed=settings.mixed_precision,
         )
         batch = min(settings.batch_size, len(pool)) // processes.world * processes.world
-        plan = PatchPlan(pool, settings, batch, device, processes.rank, processes.world)
-        super().__init__(
-            settings, network, objective, plan, compute, run, views=settings.views
+        self.plan: BatchPlan = PatchPlan(
+            pool, settings, batch, device, processes.rank, processes.world
         )
-        self.network = network
-        numbers = np.stack([pool.patient, pool.slide, np.arange(len(pool))], axis=1)
-        self.whose = torch.from_numpy(numbers).to(device)
+        self.steps = int(settings.epochs or 1) * self.plan.steps_per_epoch
+        self.labels: Tensor | None = None
+        if self.objective.needs_labels:
+            whose = np.stack([pool.patient, pool.slide, np.arange(len(pool))], axis=1)
+            self.labels = torch.from_numpy(whose).to(device)
         self.monitor = PatchMonitor(
             pool, settings.view_size or 1, settings.mpp or 1.0, settings.seed
         )
-        self.seen: Validation | None = None
+        self.floats_per_view = 0.0
 
-    def opening(self) -> str:
-        settings, pool = self.settings, self.pool
-        weights = sum(weight.numel() for weight in self.network.parameters())
-        free = sum(w.numel() for w in self.network.parameters() if w.requires_grad)
-        return (
-            f"{settings.method} on {len(pool)} patches of {pool.slide_count} slides "
-            f"and {pool.patient_count} patients ({pool.nbytes / 1e6:.0f} MB), "
-            f"{settings.arch} from {start_word(settings.init)}, {free / 1e6:.2f} of "
-            f"{weights / 1e6:.2f} M weights, batches of {self.plan.batch}, "
-            f"{self.steps} steps on {self.device}."
-        )
+    def _graph_floats(self, batch: ViewBatch) -> float:
+        if not self.floats_per_view:  # measured once: all views are of one size
+            (pixels,) = batch.chunks[0].inputs
+            self.floats_per_view = graph_floats(
+                self.network, pixels[:1].to(self.device)
+            )
+        return self.floats_per_view * batch.count
 
-    def labels_of(self, batch: Batch) -> Tensor | None:
-        if not self.objective.needs_labels:
-            return None
-        return self.whose[torch.from_numpy(batch.slides).to(self.device)]
+    @property
+    def watched(self) -> int:
+        return len(self.monitor.chosen)
 
-    def end_of_epoch(
-        self, epoch: int, means: dict[str, float], per_second: float
-    ) -> tuple[dict[str, Any], list[Any]]:
-        rate = self.learning_rate(self.step - 1)
-        told: list[Any] = [
-            PatchEpoch(epoch, self.step, means["loss"], rate, per_second)
-        ]
-        row: dict[str, Any] = {"patches_per_second": round(per_second, 2)}
-        if self.due(epoch):
-            if self.processes.first:
-                seen = self._look()
-                row.update(
-                    spread=seen.spread,
-                    effective_rank=seen.effective_rank,
-                    knn="" if seen.knn is None else seen.knn,
-                )
-                told += [seen, *self.collapsed(seen.spread, "patches")]
-            self.processes.wait()
-        return row, told
-
-    def _look(self) -> Validation:
+    def look(self, step: int) -> Validation:
         self.network.eval()
-        self.seen = self.monitor.look(self.network, self.device, self.step)
+        seen = self.monitor.look(self.network, self.device, step)
         self.network.train()
-        return self.seen
+        return seen
 
-    def why_diverged(self, batch: Batch) -> str:
-        where = self.run.path / ENCODER
-        return f"Try a lower --learning-rate. The last good encoder is {where}."
+    def score(self, seen: Validation, loss: float) -> None:
+        """No best encoder is kept: the last one is the result."""
 
-    def save_last_good(self) -> None:
-        self._save()
+    def epoch_event(
+        self, epoch: int, step: int, loss: float, rate: float, per_second: float
+    ) -> PatchEpoch:
+        return PatchEpoch(epoch, step, loss, rate, per_second)
 
-    def finish(self) -> Generator[Any, None, PatchTrainResult]:
-        yield from []
-        metrics: dict[str, float | None] = {}
-        if self.processes.first:
-            self.checkpoint()
-            self._save()
-            self.run.draw_curve()
-            if self.seen is None:  # a run that was resumed at its very end
-                self._look()
-            if self.seen is not None:
-                metrics = {
-                    "knn": self.seen.knn,
-                    "spread": self.seen.spread,
-                    "effective_rank": self.seen.effective_rank,
-                }
-        self.processes.wait()
-        return PatchTrainResult(
-            self.run.path, self.run.path / ENCODER, self.steps, metrics
-        )
+    def why_diverged(self, batch: ViewBatch) -> str:
+        return "Try a lower --learning-rate."
 
-    def _save(self) -> None:
+    def save(self, path: Path, step: int) -> None:
         settings = self.settings
         card = replace(
             self.start.card,
@@ -179,12 +127,12 @@ class PatchTrainer(Loop):
             about=f"{settings.arch} trained by {settings.method} on own patches",
         )
         save_encoder(
-            self.run.path / ENCODER,
+            path,
             self.result(),
             card,
             settings.arch,
             half=settings.half,
-            training=self._training(),
+            training=self._training(step),
         )
 
     def result(self) -> dict[str, Tensor]:
@@ -198,7 +146,7 @@ class PatchTrainer(Loop):
             found[name] = weight
         return found
 
-    def _training(self) -> dict[str, Any]:
+    def _training(self, step: int) -> dict[str, Any]:
         settings, pool = self.settings, self.pool
         kept = (
             "method", "patch_size", "mpp", "view_size", "views", "freeze", "statistics",
@@ -210,7 +158,7 @@ class PatchTrainer(Loop):
             "patches": len(pool),
             "slides": pool.slide_count,
             "patients": len(pool.by_patient) or None,
-            "step": self.step,
+            "step": step,
             "steps": self.steps,
             **{name: getattr(settings, name) for name in kept},
             **(
