@@ -9,7 +9,7 @@ from torch import nn
 
 from spt_core.devices import ready_to_copy
 from spt_core.learning.cohort import Cohort
-from spt_core.learning.views import Rows, ViewSettings, slide_views, view_generator
+from spt_core.learning.views import Rows, ViewSettings, batch_views, view_generator
 from spt_core.training.batch import (
     ViewBatch,
     ViewChunk,
@@ -60,15 +60,11 @@ class SlidePlan:
         share = len(whole) // self.world
         mine = whole[self.rank * share : (self.rank + 1) * share]
         epoch = step // self.steps_per_epoch
-        by_slide = [
-            slide_views(
-                self.cohort[int(slide)].p,
-                view_generator(self.seed, epoch, int(slide)),
-                self.view_settings,
-            )
-            for slide in mine
-        ]
-        rows = [list(view) for view in zip(*by_slide, strict=True)]
+        rows = batch_views(
+            [self.cohort[int(slide)].p for slide in mine],
+            [view_generator(self.seed, epoch, int(slide)) for slide in mine],
+            self.view_settings,
+        )
         chunks = padded_chunks(
             self.cohort, mine, rows, size=self.chunk, device=self.device
         )

@@ -16,12 +16,14 @@ from spt_core.errors import InputError
 from spt_core.events import Note, Progress
 from spt_core.learning.cohort import open_cohort
 from spt_core.learning.model_file import patient_hmac, read_card
-from spt_core.learning.monitor import Collapsed, Monitor, NotLearning, Validation
+from spt_core.learning.monitor import SlideMonitor
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.statistics import distance
 from spt_core.learning.training import DivergedError, Epoch, resume, train
 from spt_core.learning.views import ViewSettings
 from spt_core.tokens import read_labels
+from spt_core.training.alarms import Collapsed, NotLearning
+from spt_core.training.signals import Validation
 from spt_core.training.step import ExactStep
 from tests.core.learning.runs import (
     TINY,
@@ -132,7 +134,7 @@ def test_a_loss_that_stays_at_chance_is_said_once(
     cohort, tmp_path, monkeypatch, margin, times
 ):
     """A loss near the level of chance, for a wide and for a narrow meaning of near."""
-    monkeypatch.setattr("spt_core.training.loop.CHANCE_MARGIN", margin)
+    monkeypatch.setattr("spt_core.training.alarms.CHANCE_MARGIN", margin)
     still = tiny(
         cohort,
         tmp_path / "run",
@@ -147,8 +149,7 @@ def test_a_loss_that_stays_at_chance_is_said_once(
 
 
 def test_a_collapse_is_seen_and_said(cohort, tmp_path, monkeypatch):
-    monkeypatch.setattr("spt_core.learning.trainer.COLLAPSED_SPREAD", 10.0)
-    monkeypatch.setattr("spt_core.training.loop.COLLAPSED_SPREAD", 10.0)
+    monkeypatch.setattr("spt_core.training.alarms.COLLAPSED_SPREAD", 10.0)
     seen, _ = finish(train(tiny(cohort, tmp_path / "run", epochs=2)))
     assert sum(isinstance(event, Collapsed) for event in seen) == 1
 
@@ -196,7 +197,7 @@ def monitor_of(cohort, tmp_path, splits):
         + "\n".join(f"{line},{s}" for line, s in zip(lines, splits, strict=True))
     )
     labels = read_labels(tmp_path / "labels.csv")
-    return Monitor(open_cohort(cohort / "features", labels), seed=0)
+    return SlideMonitor(open_cohort(cohort / "features", labels), seed=0)
 
 
 @pytest.mark.parametrize("trained_on", ["train", ""])
@@ -228,7 +229,7 @@ def scaled_on_the_cpu(monkeypatch):
         made.append(torch.amp.GradScaler(device.type))
         return made[-1]
 
-    monkeypatch.setattr("spt_core.training.loop.gradient_scaler", gradient_scaler)
+    monkeypatch.setattr("spt_core.training.run.gradient_scaler", gradient_scaler)
     return made
 
 

@@ -16,8 +16,6 @@ from spt_core.card_file import stated_card
 from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.events import Progress
-from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
-from spt_core.learning.monitor import Validation
 from spt_core.patches import find_card, load_encoder
 from spt_core.patches.training import (
     PatchTrainSettings,
@@ -26,7 +24,9 @@ from spt_core.patches.training import (
 )
 from spt_core.patches.training.augment import Augmentation
 from spt_core.patches.training.network import PatchNetwork, blocks, graph_floats
-from spt_core.training.loop import DivergedError
+from spt_core.training.alarms import DivergedError
+from spt_core.training.knn import knn_probabilities, mean_class_accuracy
+from spt_core.training.signals import Validation
 from tests.core.patches.conftest import make_slide
 from tests.core.patches_training.made_tiles import picture, write_tiles
 from tests.events import run_through as finish

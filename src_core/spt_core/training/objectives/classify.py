@@ -22,7 +22,6 @@ class Classify(Objective):
     """
 
     needs_labels = True
-    views = 1
 
     def __init__(
         self, dim: int, classes: int, *, class_weights: Tensor | None = None
