@@ -6,10 +6,11 @@ from pathlib import Path
 from spt_core.commands.console import Console
 from spt_core.commands.predict import KEY_FILE, patients_key
 from spt_core.errors import InputError
+from spt_core.notice import NOT_FOR_DIAGNOSIS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "For research, not for diagnosis."
+    parser.epilog = NOT_FOR_DIAGNOSIS
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path, help="a model file")
     add("features", metavar="FEATURES", type=Path, help="folder of feature files")

@@ -9,13 +9,14 @@ from spt_core.commands.console import Console
 from spt_core.errors import InputError
 from spt_core.learning.settings import MODELS, OBJECTIVES, TrainSettings
 from spt_core.learning.views import ViewSettings
+from spt_core.notice import NOT_FOR_DIAGNOSIS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     views, run = ViewSettings(), TrainSettings("", "simclr", "")
     parser.epilog = (
         "More GPUs or hosts: torchrun --nproc-per-node N -m spt_core train ... "
-        "For research, not for diagnosis."
+        f"{NOT_FOR_DIAGNOSIS}"
     )
     add = parser.add_argument
     add("features", nargs="?", metavar="FEATURES", help="folder of feature files")

@@ -10,6 +10,7 @@ from typing import Any
 from spt_core.commands.console import Console
 from spt_core.errors import InputError
 from spt_core.files import written_whole
+from spt_core.notice import NOT_FOR_DIAGNOSIS
 
 ENDING = ".safetensors"
 
@@ -17,7 +18,7 @@ ENDING = ".safetensors"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "More GPUs or hosts: torchrun --nproc-per-node N -m spt_core train-patches ... "
-        "For research, not for diagnosis."
+        f"{NOT_FOR_DIAGNOSIS}"
     )
     add = parser.add_argument
     add("sources", nargs="*", metavar="FOLDER_OR_SLIDES",
