@@ -169,9 +169,9 @@ class Heatmap:
 
     @property
     def title(self) -> str:
-        from spt_core.insight.model_card import ModelCard
+        from spt_core.insight.model_words import ModelWords
 
-        return ModelCard(self.args.model, self.asker.model.card).title
+        return ModelWords(self.args.model, self.asker.model.card).title
 
     def write(self, path: Path, name: str) -> None:
         from spt_core.insight import geojson, ome_tiff, overlay
