@@ -1,6 +1,7 @@
 """``spt evaluate``: how good a model is, in folds that share no patient."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from spt_core.commands.console import Console
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             raise InputError(
                 "The labels are not the model's classes: they cannot calibrate it."
             )
-        model.card["calibration"] = calibration_of(found)
+        model.card = replace(model.card, calibration=calibration_of(found))
         save_model(args.calibrate, model)
         called = "Calibrated" if found.calibration_helps else "Uncalibrated"
         console.say(f"{called} model: {args.calibrate}")
