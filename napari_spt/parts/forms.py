@@ -109,10 +109,10 @@ class SettingsForm(Container):
         self._cls = cls
         known = settings_of(cls)
         self._names = tuple(names or known)
-        super().__init__(
-            widgets=[_row(known[name], choices.get(name)) for name in self._names]
-        )
+        super().__init__()
         self.margins = (0, 0, 0, 0)
+        # Only rows that are added to a finished container get labels of one width.
+        self.extend(_row(known[name], choices.get(name)) for name in self._names)
 
     @property
     def value(self) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def settings_form(
         ``(words, value)`` pairs of settings whose choices are known only now.
     """
     form = SettingsForm(cls, names, choices or {})
-    form.value = {name: value for name, value in (values or {}).items()}
+    form.value = values or {}
     return form
 
 

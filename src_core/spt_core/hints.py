@@ -92,11 +92,11 @@ class Setting:
             return f"There is no {label} {value!r}. Choose one of: {choices}."
         if self.kind not in (int, float):
             return None
-        parts = value if self.length else (value,)
+        parts: tuple[float, ...] = value if self.length else (value,)
         shown = " ".join(f"{part:g}" for part in parts)
         if not all(self._within(part) for part in parts):
             return f"{called} must be {self._limits()}, not {shown}."
-        if self.hint.is_range and parts[0] > parts[1]:
+        if self.hint.is_range and list(parts) != sorted(parts):
             return f"{called} must be the lowest, then the highest value, not {shown}."
         return None
 
@@ -136,18 +136,13 @@ def settings_of(cls: type) -> Mapping[str, Setting]:
     types = get_type_hints(cls, include_extras=True)
     found = {}
     for field in fields(cls):
-        kind, *about = (
-            get_args(types[field.name])
-            if get_origin(types[field.name]) is Annotated
-            else (types[field.name],)
-        )
-        hint = next((one for one in about if isinstance(one, Hint)), None)
-        if hint is None:
+        if get_origin(types[field.name]) is not Annotated:
             continue
+        kind, hint = get_args(types[field.name])
         parts = get_args(kind)
         optional = NoneType in parts
         if optional:
-            kind = next(part for part in parts if part is not NoneType)
+            (kind,) = (part for part in parts if part is not NoneType)
         length = None
         if get_origin(kind) is tuple:
             length = len(get_args(kind))
