@@ -34,7 +34,8 @@ def test_result_types_maps_and_exploration_load_no_torch():
         "import sys, spt_core.insight.results, spt_core.insight.maps, "
         "spt_core.insight.exploring, spt_core.insight.windows, "
         "spt_core.insight.calibration, spt_core.insight.geojson, "
-        "spt_core.insight.overlay; "
+        "spt_core.insight.overlay, spt_core.insight.exporting, "
+        "spt_core.insight.tissue_map, spt_core.insight.wording; "
         "assert 'torch' not in sys.modules and 'sklearn' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
