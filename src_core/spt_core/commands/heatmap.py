@@ -14,6 +14,7 @@ from spt_core.commands.predict import Asker, add_model_argument, add_shared_argu
 from spt_core.errors import InputError
 from spt_core.events import Note
 from spt_core.hints import Hint
+from spt_core.insight.windows import STRIDE
 
 if TYPE_CHECKING:
     from spt_core.insight.faithfulness import Faithfulness
@@ -35,7 +36,7 @@ class HeatmapOptions:
     stride: Annotated[
         int,
         Hint("distance between windows of the class map", above=0, unit="patches"),
-    ] = 4
+    ] = STRIDE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ from spt_core.errors import InputError
 from spt_core.events import Note
 from spt_core.files import written_whole
 from spt_core.hints import Hint
-from spt_core.insight.results import Verdict
+from spt_core.insight.results import MARGIN, Verdict
 from spt_core.patches.settings import EncodeSettings
 from spt_core.tokens import layout
 
@@ -41,7 +41,7 @@ class PredictOptions:
             maximum=1,
             metavar="SHARE",
         ),
-    ] = 0.1
+    ] = MARGIN
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
