@@ -102,6 +102,7 @@ def test_none_is_shown_as_automatic(form):
     assert form["offset"].value == 0.0
     assert form["mode"].native.currentText() == AUTOMATIC
     assert form["mode"].native.count() == 3
+    assert form["name"].native.placeholderText() == AUTOMATIC
 
 
 def test_typing_is_heard(form, qtbot):

@@ -75,7 +75,11 @@ class TrainSettings:
     architecture: dict[str, int] = field(default_factory=dict)
     init: Annotated[
         str | None,
-        Hint("model file whose encoder to start from", label="Start", metavar="MODEL"),
+        Hint(
+            "model file whose encoder to start from",
+            label="Start from",
+            metavar="MODEL",
+        ),
     ] = None
     freeze: Annotated[
         bool,

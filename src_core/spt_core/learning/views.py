@@ -67,7 +67,12 @@ class ViewSettings:
     ] = (0.1, 0.8)
     max_tokens: Annotated[
         float,
-        Hint("most tokens that masking keeps in a view", minimum=1, digits=0),
+        Hint(
+            "most tokens that masking keeps in a view",
+            label="Most tokens",
+            minimum=1,
+            digits=0,
+        ),
     ] = 64
 
     def __post_init__(self) -> None:

@@ -69,7 +69,7 @@ class PatchTrainSettings:
         str,
         Hint(
             "weights to start from: imagenet, none, or a file",
-            label="Start",
+            label="Start from",
             metavar="START",
         ),
     ] = "imagenet"
