@@ -7,6 +7,7 @@ each must be unlike, with no class named.
 
 import argparse
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from spt_core import bundled, load_model
 from spt_core.errors import InputError
 from spt_core.insight.maps import attention_values
 from spt_core.insight.predicting import predict, read_for
+from spt_core.insight.wording import prediction_sentence
 from spt_core.patches import EncodeSettings, encode_slides, slide_tasks
 from spt_core.patches.folder import find_slides
 from spt_core.sample.cohort import write_sample_cohort
@@ -55,7 +57,7 @@ def main() -> None:
     parser.add_argument("--only", choices=("sample", "real"))
     args = parser.parse_args()
     model = load_model(args.model or bundled.slide_model_path())
-    model.card["demonstration"] = True
+    model.card = replace(model.card, demonstration=True)
     figures = Figures("bundled_slide_model", cohort_seed=303)
     with tempfile.TemporaryDirectory() as made:
         if args.only != "real":
@@ -109,7 +111,7 @@ def on_real(model, data: Path, folder: Path, encoder: str, figures: Figures) -> 
         named += said.probabilities is not None
         if said.likeness is not None:
             nearest = min(nearest, closeness(said))
-        print(f"{name}: {said.sentence}")
+        print(f"{name}: {prediction_sentence(said)}")
     figures.add("real slides", count)
     figures.add("real slides of which a class is named", named, goal="0")
     figures.add(

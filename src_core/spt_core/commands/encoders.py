@@ -4,15 +4,18 @@ import argparse
 from dataclasses import asdict
 
 from spt_core.commands.console import Console
+from spt_core.patches.encoder_card import FROM_PACKAGE, FROM_SEED
 
-_HERE_ALREADY = ("bundled", "seed")
+_HERE_ALREADY = (FROM_PACKAGE, FROM_SEED)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "get", nargs="?", choices=["get"], help="fetch an encoder's weights"
+        "get", nargs="?", choices=["get"], help="download an encoder's weights"
     )
-    parser.add_argument("name", nargs="?", help="the encoder to fetch or to show")
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="name of the encoder to download"
+    )
 
 
 def run(args: argparse.Namespace, console: Console) -> int:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from spt_core.devices import ready_to_copy
+from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.cohort import Cohort
 from spt_core.learning.views import Rows, ViewSettings, batch_views, view_generator
 from spt_core.training.batch import (
@@ -108,9 +108,9 @@ def padded_chunks(
     return chunks
 
 
-def graph_floats(encoder: nn.Module, batch: ViewBatch) -> float:
+def graph_floats(encoder: Aggregator, batch: ViewBatch) -> float:
     """About how many numbers the graphs of a batch hold, padding included."""
-    config = getattr(encoder, "config", {})
+    config = encoder.config
     masks = (chunk.inputs[-1] for chunk in batch.chunks)
     tokens = sum(mask.numel() for mask in masks)
     return GRAPH_FLOATS * config.get("depth", 1) * config.get("dim", 0) * tokens

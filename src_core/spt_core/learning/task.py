@@ -62,7 +62,7 @@ class SlideTask:
         torch.manual_seed(settings.seed)
         encoder, objective = build_for(settings, learned_from)
         # Only the first process writes: cards, and the key of the patients.
-        self.earlier = earlier_stages(settings, run) if processes.first else []
+        self.earlier = earlier_stages(settings, run) if processes.first else ()
         self.encoder, self.objective = encoder.to(device), objective.to(device)
         self.compute = ExactStep(
             self.encoder,

@@ -1,7 +1,7 @@
 """Training: from a folder of features to a model file, as a generator of events."""
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,7 @@ def _finish(task: SlideTask, run: TrainingRun) -> Events:
             best = load_model(folder.best, task.device)
             finished = yield from finished_model(task, best)
         save_model(folder.best, finished)
-        metrics = finished.card["metrics"]
+        metrics = asdict(finished.card.metrics)
         folder.draw_curve()
     run.processes.wait()
     return TrainResult(

@@ -25,7 +25,7 @@ from spt_core.studies.methods import (
     SharesByMethod,
     shares_in_folds,
 )
-from spt_core.studies.scores import fold_scores, mean_and_deviation
+from spt_core.studies.scores import METRICS, OutOfFold, fold_scores
 from spt_core.studies.unseen import unseen_part
 from spt_core.tokens import Labels, check_labels
 
@@ -120,12 +120,11 @@ def evaluate(
     if slides.scores is None and model.classes:
         remarks.append("The labels are not the model's classes: its own are left out.")
     by_method = shares_in_folds(slides, len(classes), folds=folds, seeds=seeds)
-    rows = _table(slides, by_method)
     temperature = None
     if slides.scores is not None:
         temperature = fit_temperature(slides.scores["whole"], slides.y)
     found = Evaluation(
-        rows=rows,
+        rows=_table(by_method),
         classes=tuple(classes),
         slides=len(cohort),
         patients=len(set(slides.patients)),
@@ -155,23 +154,21 @@ def _labelled(labels: Labels, name: str) -> bool:
     return row is not None and row.label is not None
 
 
-def _table(
-    slides: EmbeddedSlides, by_method: SharesByMethod
-) -> tuple[EvaluationRow, ...]:
+def _table(by_method: SharesByMethod) -> tuple[EvaluationRow, ...]:
     rows = []
     for (method, embedding), runs in by_method.items():
-        scores = [
-            fold_scores(slides.y[run.fold == fold], run.shares[run.fold == fold])
-            for run in runs
-            for fold in np.unique(run.fold)
-        ]
-        errors = [calibration_error(run.shares, slides.y) for run in runs]
-        rows.append(
-            EvaluationRow(
-                method, embedding, mean_and_deviation(scores), float(np.mean(errors))
-            )
-        )
+        values = {metric: _mean_and_deviation(runs, metric) for metric in METRICS}
+        errors = [calibration_error(run.shares, run.y) for run in runs]
+        rows.append(EvaluationRow(method, embedding, values, float(np.mean(errors))))
     return tuple(rows)
+
+
+def _mean_and_deviation(runs: list[OutOfFold], metric: str) -> tuple[float, float]:
+    """Over the folds of all seeds that can be scored."""
+    found = np.concatenate([fold_scores(run, metric) for run in runs])
+    found = found[np.isfinite(found)]
+    mean = float(found.mean()) if len(found) else float("nan")
+    return mean, float(found.std(ddof=1)) if len(found) > 1 else 0.0
 
 
 def _best_method(found: Evaluation) -> str:

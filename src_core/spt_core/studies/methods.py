@@ -1,7 +1,5 @@
 """The ways from embeddings to class shares, each in folds that share no patient."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -10,6 +8,7 @@ from spt_core.insight.calibration import fit_temperature, softmax
 from spt_core.learning.linear_head import fit_linear_head
 from spt_core.studies.embeddings import EMBEDDINGS, EmbeddedSlides
 from spt_core.studies.folds import Indices, patient_folds
+from spt_core.studies.scores import OutOfFold
 from spt_core.training.knn import knn_probabilities
 
 KNN = "kNN"
@@ -20,21 +19,8 @@ CALIBRATED = f"{OWN}, calibrated"
 Shares = NDArray[np.float64]  # (n, classes)
 
 
-@dataclass(frozen=True, eq=False)
-class FoldedShares:
-    """Class shares of every slide, given when it was in the fold left out.
-
-    Attributes
-    ----------
-    fold : (n,) in which fold each slide was left out
-    """
-
-    fold: Indices
-    shares: Shares
-
-
 # by method and embedding, one for each seed
-SharesByMethod = dict[tuple[str, str], list[FoldedShares]]
+SharesByMethod = dict[tuple[str, str], list[OutOfFold]]
 
 
 def shares_in_folds(
@@ -51,7 +37,7 @@ def shares_in_folds(
             by_method = _by_method(slides, classes, embedding, parts)
             for method, shares in by_method.items():
                 key = (method, embedding)
-                found.setdefault(key, []).append(FoldedShares(fold, shares))
+                found.setdefault(key, []).append(OutOfFold(slides.y, fold, shares))
     return found
 
 

@@ -2,7 +2,8 @@
 
 from spt_core.errors import InputError
 from spt_core.learning.cohort import Cohort, CohortSlide
-from spt_core.learning.model_file import SlideModel, Stage
+from spt_core.learning.model_card import Stage
+from spt_core.learning.model_file import SlideModel
 
 
 def unseen_part(

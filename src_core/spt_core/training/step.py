@@ -24,6 +24,7 @@ from spt_core.devices import (
     working_bytes,
 )
 from spt_core.training.batch import ViewBatch, ViewChunk
+from spt_core.training.encoder import Encoder
 from spt_core.training.objectives import Objective
 from spt_core.training.processes import Processes
 
@@ -43,7 +44,7 @@ class ExactStep:
 
     def __init__(
         self,
-        encoder: nn.Module,
+        encoder: Encoder,
         objective: Objective,
         *,
         device: torch.device,

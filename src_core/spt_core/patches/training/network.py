@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from spt_core.errors import InputError
+from spt_core.training.encoder import Encoder
 
 
-class PatchNetwork(nn.Module):
+class PatchNetwork(Encoder):
     """A patch encoder's module, from pixels as they are stored.
 
     Parameters

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from spt_core._version import __version__
+from spt_core.card_file import UNSTATED_LICENCE
+from spt_core.patches.encoder_card import PatchTrainingSummary
 from spt_core.patches.encoder_file import save_encoder
 from spt_core.patches.training.hidisc import HiDisc
 from spt_core.patches.training.monitor import PatchMonitor
@@ -123,17 +125,13 @@ class PatchTask:
             name=settings.name,
             patch_size=int(settings.patch_size or 1),
             mpp=float(settings.mpp or 1.0),
-            licence="unstated: the owner of the training data decides",
+            licence=UNSTATED_LICENCE,
             about=f"{settings.arch} trained by {settings.method} on own patches",
-        )
-        save_encoder(
-            path,
-            self.result(),
-            card,
-            settings.arch,
-            half=settings.half,
+            architecture=settings.arch,
+            version=__version__,
             training=self._training(step),
         )
+        save_encoder(path, self.result(), card, half=settings.half)
 
     def result(self) -> dict[str, Tensor]:
         """The learned weights, blended with the start's where that was asked for."""
@@ -146,29 +144,26 @@ class PatchTask:
             found[name] = weight
         return found
 
-    def _training(self, step: int) -> dict[str, Any]:
+    def _training(self, step: int) -> PatchTrainingSummary:
         settings, pool = self.settings, self.pool
-        kept = (
-            "method", "patch_size", "mpp", "view_size", "views", "freeze", "statistics",
-            "stay", "blend", "batch_size", "learning_rate", "weight_decay", "epochs",
-            "temperature", "head", "seed",
+        kept: tuple[str, ...] = (
+            "patch_size", "mpp", "view_size", "views", "freeze", "statistics", "stay",
+            "blend", "batch_size", "learning_rate", "weight_decay", "epochs",
+            "temperature", "head", "seed", "augmentation",
         )  # fmt: skip
-        return {
-            "start": start_word(settings.init),
-            "patches": len(pool),
-            "slides": pool.slide_count,
-            "patients": len(pool.by_patient) or None,
-            "step": step,
-            "steps": self.steps,
-            **{name: getattr(settings, name) for name in kept},
-            **(
-                {"group": settings.group, "level_weights": settings.level_weights}
-                if settings.method == "hidisc"
-                else {}
-            ),
-            "augmentation": vars(settings.augmentation),
-            "torch": torch.__version__,
-        }
+        if settings.method == "hidisc":
+            kept = (*kept, "group", "level_weights")
+        return PatchTrainingSummary(
+            method=settings.method,
+            start=start_word(settings.init),
+            patches=len(pool),
+            slides=pool.slide_count,
+            patients=len(pool.by_patient) or None,
+            step=step,
+            steps=self.steps,
+            torch=torch.__version__,
+            settings={name: getattr(settings, name) for name in kept},
+        )
 
 
 def start_word(init: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from spt_core.devices import choose_device
 from spt_core.errors import InputError
 from spt_core.events import Note
+from spt_core.patches.encoder_file import ENCODER_FILE
 from spt_core.patches.training.pool import fill_pool
 from spt_core.patches.training.settings import PatchTrainSettings
 from spt_core.patches.training.start import load_start
@@ -18,7 +19,6 @@ from spt_core.training.run import TrainingRun
 from spt_core.training.run_folder import RunFolder
 
 COMMAND = "spt train-patches"
-ENCODER = "encoder.safetensors"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def train_patches(settings: PatchTrainSettings, *, resume: bool = False) -> Even
     """
     device = own_device(choose_device(settings.device))
     with joined(device) as processes:
-        folder = RunFolder(Path(settings.out), COMMAND, ENCODER)
+        folder = RunFolder(Path(settings.out), COMMAND, ENCODER_FILE)
         if not resume and processes.first:
             folder.refuse_if_begun()
         start = load_start(settings.arch, settings.init, settings.seed)
