@@ -1,3 +1,3 @@
-"""What every window, command, report and file says of its use."""
+"""The one line that stands in every report, command and window."""
 
 NOT_FOR_DIAGNOSIS = "For research, not for diagnosis."
