@@ -11,7 +11,7 @@ from napari_spt.analysis.display import Shown
 from napari_spt.analysis.places import odd_places
 from napari_spt.analysis.questions import LIKE_SHOWN
 from napari_spt.analysis.state import DONE, FAILED
-from napari_spt.parts.beside import beside
+from napari_spt.parts.background import run_in_background
 from napari_spt.parts.engine import Message
 from napari_spt.parts.post import ENDS, post
 
@@ -41,7 +41,9 @@ class Alike:
         def failed(error: Exception) -> None:
             show_error(f"What looks alike cannot be found: {error}")
 
-        beside(lambda: _look_alikes(features), loaded, failed, of=self.dock)
+        run_in_background(
+            lambda: _look_alikes(features), loaded, failed, owner=self.dock
+        )
         if shown.analysis.model is None:
             shown.is_sorted = False
             self.dock.follow()

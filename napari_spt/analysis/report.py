@@ -45,7 +45,7 @@ def write_findings(path: Path, analysis: Analysis, *, names_slide: bool) -> Path
         prediction = _prediction(analysis, slide)
         classes = _classes(analysis)
         geometry = Geometry.of(
-            prediction.facts, slide, stated_by_user=_is_stated_by_user(analysis, slide)
+            prediction.facts, slide, mpp_from_user=_is_stated_by_user(analysis, slide)
         )
         called = analysis.slide.name if names_slide else prediction.pseudonym
         if path.name.endswith(".geojson"):
@@ -88,7 +88,7 @@ def _is_stated_by_user(analysis: Analysis, slide: "Slide") -> bool:
 
 def _command(analysis: Analysis) -> str:
     """The words that make the report again, without a name of the slide."""
-    from spt_core.insight.report import SLIDE_WORD, command_again
+    from spt_core.insight.reproducing import SLIDE_WORD, command_again
 
     if analysis.model is None:
         return ""

@@ -7,29 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from napari_spt.slides.slide_source import SlideSource
+
 WAITING, RUNNING, DONE = "waiting", "running", "done"
 CANCELLED, FAILED = "cancelled", "failed"
-
-
-@dataclass(frozen=True)
-class SlideSource:
-    """A slide as a layer shows it.
-
-    Attributes
-    ----------
-    path
-        None for a picture that lives in the window alone.
-    mpp_xy
-        Micrometres a level-0 pixel, None where nobody says.
-    l0_size_xy, l0_bounds_xy
-        The canvas, and where on it the layer's first pixel lies.
-    """
-
-    name: str
-    path: Path | None
-    mpp_xy: tuple[float, float] | None
-    l0_size_xy: tuple[int, int]
-    l0_bounds_xy: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 """Slides, progress and trouble in words."""
 
-from napari_spt.analysis.state import CANCELLED, FAILED, Analysis, Pace, SlideSource
+from napari_spt.analysis.state import CANCELLED, FAILED, Analysis, Pace
+from napari_spt.slides.slide_source import SlideSource
 
 
 def slide_words(source: SlideSource) -> str:

@@ -12,21 +12,26 @@ from napari.utils.notifications import show_error, show_info, show_warning
 from qtpy.QtCore import QTimer
 
 from napari_spt.analysis import layers as _layers
-from napari_spt.analysis.advanced import features_folder
+from napari_spt.analysis.advanced import features_folder, pictures_folder
 from napari_spt.analysis.alike import Alike
 from napari_spt.analysis.display import Shown
 from napari_spt.analysis.layers import SlideMaps
 from napari_spt.analysis.places import top_places
 from napari_spt.analysis.regions import Place
-from napari_spt.analysis.state import CANCELLED, FAILED, Analysis, SlideSource
+from napari_spt.analysis.state import CANCELLED, FAILED, Analysis
 from napari_spt.analysis.status import tell_plainly
 from napari_spt.analysis.words import pace_words
 from napari_spt.parts.activity import ActivityBar
-from napari_spt.parts.beside import beside
+from napari_spt.parts.background import run_in_background
 from napari_spt.parts.engine import Message
 from napari_spt.parts.post import post
 from napari_spt.parts.viewing import camera, canvas_size
-from napari_spt.slides.slide_source import key_of, picture_pixels, slide_source
+from napari_spt.slides.slide_source import (
+    SlideSource,
+    key_of,
+    picture_pixels,
+    slide_source,
+)
 
 if TYPE_CHECKING:
     from napari_spt.analysis.dock import AnalysisDock
@@ -69,7 +74,7 @@ class Work:
         self, layer: Layer, source: SlideSource, um: float | None
     ) -> None:
         """A picture of the window alone is written down first, beside the window."""
-        from napari_spt.slides.picture_slide import as_slide
+        from napari_spt.slides.picture_slide import write_picture_slide
 
         pair = (um, um) if um is not None else source.mpp_xy
         if pair is None:
@@ -92,11 +97,13 @@ class Work:
             show_error(f"The picture cannot be prepared: {error}")
             self.dock.follow()
 
-        beside(
-            lambda: as_slide(picture_pixels(layer), pair),
+        run_in_background(
+            lambda: write_picture_slide(
+                picture_pixels(layer), mpp_xy=pair, folder=pictures_folder()
+            ),
             written,
             failed,
-            of=self.dock,
+            owner=self.dock,
         )
 
     def _ask(
@@ -294,11 +301,11 @@ class Work:
             show_error(f"The report cannot be written: {error}")
             ended()
 
-        beside(
+        run_in_background(
             lambda: write_findings(path, analysis, names_slide=names),
             written,
             failed,
-            of=self.dock,
+            owner=self.dock,
         )
 
     # Progress

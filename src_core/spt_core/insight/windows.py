@@ -14,16 +14,16 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class WindowSettings:
-    """What a window is.
+    """The size of windows, and how many tokens they have.
 
     Attributes
     ----------
     side, stride
-        Grid cells a side of a window, and from one to the next.
+        Grid cells along a side of a window, and from one window to the next.
     limit
-        Windows with more tokens are thinned to so many.
+        Windows with more tokens are thinned to this many.
     fewest
-        Windows with fewer tokens say nothing.
+        Windows with fewer tokens are left out.
     """
 
     side: int
@@ -58,11 +58,11 @@ class Windows:
 
 
 def slide_windows(p: NDArray[np.integer], settings: WindowSettings) -> Windows:
-    """All windows that hold tokens enough.
+    """All windows with enough tokens.
 
-    Tokens are sorted into squares of one stride a side; a window is a square of those
-    squares, and windows reach over the slide's edges, so that every token is covered
-    as often as any other.
+    Tokens are sorted into squares with sides of one stride; a window is a square of
+    those squares, and windows reach over the slide's edges, so that every token is
+    covered as often as any other.
     """
     stride, across = settings.stride, settings.side // settings.stride
     if len(p) == 0:
@@ -98,7 +98,7 @@ def slide_windows(p: NDArray[np.integer], settings: WindowSettings) -> Windows:
 
 
 def thinned(rows: Rows, limit: int, rng: np.random.Generator) -> Rows:
-    """At most ``limit`` of the rows, by chance, in their order."""
+    """At most ``limit`` of the rows, chosen at random, in their order."""
     if len(rows) <= limit:
         return rows
     return np.sort(rng.choice(rows, limit, replace=False, shuffle=False))
