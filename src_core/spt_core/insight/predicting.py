@@ -23,7 +23,7 @@ from spt_core.insight.results import (
     Verdict,
 )
 from spt_core.learning.model_file import SlideModel
-from spt_core.learning.statistics import QUANTILES, distance
+from spt_core.learning.statistics import EMBEDDING, MEAN_TOKEN, QUANTILES, distance
 from spt_core.tokens import Tokens, read_tokens
 
 # From fewer training slides the spread of slides is unknown, and fewer patches do not
@@ -178,7 +178,7 @@ def _unknown(model: SlideModel, tokens: Tokens) -> list[Remark]:
 def _likeness(
     model: SlideModel, tokens: Tokens, h: torch.Tensor
 ) -> tuple[Likeness | None, list[Remark]]:
-    if "mean_token_quantiles" not in model.statistics:
+    if f"{MEAN_TOKEN}_quantiles" not in model.statistics:
         return None, [Remark(RemarkKind.NO_STATISTICS)]
     slides = model.card.training.slides
     if slides < FEWEST_SLIDES:
@@ -186,7 +186,7 @@ def _likeness(
     if len(tokens) < FEWEST_PATCHES:
         return None, [Remark(RemarkKind.FEW_PATCHES, len(tokens))]
     mean = tokens.x.mean(axis=0, dtype=np.float64)
-    compared = {"mean_token": torch.from_numpy(mean), "embedding": h}
+    compared = {MEAN_TOKEN: torch.from_numpy(mean), EMBEDDING: h}
     distances, limits = {}, {}
     for name, value in compared.items():
         home = model.statistics[f"{name}_centre"].device
@@ -206,7 +206,7 @@ def _limit(which: str, quantiles: torch.Tensor, *, strict: bool = False) -> floa
     the distance is still alike. A demonstration, which should rather name no class, is
     ``strict``: no room, and its few farthest slides do not count.
     """
-    room = {"mean_token": 1.25, "embedding": 2.0}[which]
+    room = {MEAN_TOKEN: 1.25, EMBEDDING: 2.0}[which]
     known = dict(zip(QUANTILES, quantiles.tolist(), strict=True))
     if strict:
         return known[0.99] + max(known[0.95] - known[0.5], 0.0)
