@@ -3,11 +3,12 @@
 import argparse
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from spt_core.commands.console import Console
+from spt_core.commands.options import add_options, settings_from
 from spt_core.commands.predict import (
     Predictor,
     add_model_argument,
@@ -15,11 +16,21 @@ from spt_core.commands.predict import (
 )
 from spt_core.errors import InputError
 from spt_core.events import Note
+from spt_core.hints import Hint
+from spt_core.insight.windows import STRIDE
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 
 if TYPE_CHECKING:
     from spt_core.insight.exporting import Findings
     from spt_core.insight.inputs import Input
+
+
+@dataclass(frozen=True)
+class HeatmapOptions:
+    stride: Annotated[
+        int,
+        Hint("distance between windows of the class map", above=0, unit="patches"),
+    ] = STRIDE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,45 +45,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "sources",
         metavar="SLIDE_OR_FEATURES",
         type=Path,
-        help="a slide or its features",
+        help="slide, or its feature file",
     )
     parser.add_argument(
-        "--out", type=Path, nargs="+", required=True, metavar="FILE", help="to write"
+        "--out",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="files to write",
     )
     parser.add_argument(
         "--slide",
         type=Path,
-        help="the slide of the features, for pictures of its tissue",
+        metavar="SLIDE",
+        help="slide that the features are of, for pictures of its tissue",
     )
     parser.add_argument(
         "--show",
         choices=("attention", "classes"),
         default="attention",
-        help="in a PNG (default: %(default)s)",
+        help="what a PNG shows (default: %(default)s)",
     )
     parser.add_argument(
         "--scale",
         choices=("times-average", "percentile"),
         default="times-average",
-        help="of attention in a PNG: the same for every slide, or all colours on each "
-        "(default: %(default)s)",
+        help="scale of attention in a PNG: times-average is the same for every slide, "
+        "percentile uses all colours on each (default: %(default)s)",
     )
+    add_options(parser, HeatmapOptions, "stride")
     parser.add_argument(
-        "--stride",
-        type=int,
-        default=4,
-        help="of the class map's windows, in patches (default: %(default)s)",
+        "--no-class-map", action="store_true", help="compute attention alone"
     )
-    parser.add_argument("--no-class-map", action="store_true", help="attention alone")
     parser.add_argument(
         "--check",
         action="store_true",
-        help="add to a report whether the attention matters (takes a while)",
+        help="check whether attention matters, and add the result to a report (takes "
+        "a while)",
     )
     parser.add_argument(
         "--include-slide-name",
         action="store_true",
-        help="call the slide by its name instead of a pseudonym",
+        help="name the slide by its name instead of a pseudonym",
     )
     add_shared_arguments(parser)
 
@@ -83,8 +98,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     for path in args.out:
         format_of(path)
-    if args.stride < 1:
-        raise InputError("--stride is at least 1.")
+    settings_from(args, HeatmapOptions)
     with Predictor(args) as predictor:
         if len(predictor.inputs) != 1:
             raise InputError(

@@ -10,13 +10,13 @@ from scipy.ndimage import gaussian_filter
 from spt_core.patches.training.augment import (
     LUMA,
     STAINS,
-    Augmentation,
     _colour_change,
     _stain_change,
     draw,
     make_views,
     middle,
 )
+from spt_core.patches.training.augmentation_settings import Augmentation
 
 NOTHING = Augmentation(
     scale=(1.0, 1.0), stretch=0, stain=0, brightness=0, contrast=0, saturation=0, hue=0,

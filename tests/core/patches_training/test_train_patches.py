@@ -24,7 +24,7 @@ from spt_core.patches.training import (
     resume_patches,
     train_patches,
 )
-from spt_core.patches.training.augment import Augmentation
+from spt_core.patches.training.augmentation_settings import Augmentation
 from spt_core.patches.training.network import PatchNetwork, blocks, graph_floats
 from spt_core.training.loop import DivergedError
 from tests.core.patches.conftest import make_slide
@@ -256,12 +256,12 @@ def test_blocks_of_real_networks_come_in_order():
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"method": "magic"}, "the method is one of simclr, hidisc"),
-        ({"views": 1}, "two views"),
+        ({"method": "magic"}, "no method 'magic'. Choose one of: simclr, hidisc"),
+        ({"views": 1}, "views must be at least 2, not 1"),
         ({"blend": 0.5}, "without a start"),
-        ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": 0}, "batch_size must be greater than 0, not 0"),
         ({"level_weights": (0, 0, 0)}, "weights"),
-        ({"mpp": -1.0}, "mpp is -1.0"),
+        ({"mpp": -1.0}, "mpp must be greater than 0, not -1"),
     ],
 )
 def test_settings_that_do_not_work_are_said(folder, tmp_path, changes, sentence):
