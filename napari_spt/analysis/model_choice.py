@@ -22,7 +22,7 @@ from qtpy.QtWidgets import (
 
 from napari_spt.parts.settings import remember, remembered
 from spt_core.errors import InputError
-from spt_core.insight.model_card import DEMONSTRATION, ModelCard, read_model_card
+from spt_core.insight.model_words import DEMONSTRATION, ModelWords, read_model_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,7 @@ class ModelChoice(QWidget):
     def choose(self, path: str | Path) -> None:
         """Take a model file; a sentence where it is none."""
         try:
-            read_model_card(path)
+            read_model_words(path)
         except InputError as error:
             show_error(str(error))
             self.list.setCurrentIndex(self._last)
@@ -119,7 +119,7 @@ class ModelChoice(QWidget):
         if self.path is None:
             return None
         try:
-            card = read_model_card(self.path)
+            card = read_model_words(self.path)
         except InputError as error:
             show_error(str(error))
             return None
@@ -152,7 +152,7 @@ class ModelChoice(QWidget):
         is_demonstration = False
         if self.path is not None:
             with suppress(InputError):
-                is_demonstration = read_model_card(self.path).is_demonstration
+                is_demonstration = read_model_words(self.path).card.demonstration
         self.doubt.setText(f"Made to try things out. {DEMONSTRATION}")
         self.doubt.setVisible(is_demonstration)
 
@@ -160,7 +160,7 @@ class ModelChoice(QWidget):
 class CardDialog(QDialog):
     """A model's card, in words."""
 
-    def __init__(self, card: ModelCard, parent: QWidget) -> None:
+    def __init__(self, card: ModelWords, parent: QWidget) -> None:
         super().__init__(parent)
         self.setWindowTitle("About this model")
         self.setMinimumWidth(420)

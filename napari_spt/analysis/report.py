@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from spt_core.errors import InputError
 
 if TYPE_CHECKING:
     from spt_core.insight.results import ClassMap, Prediction
+    from spt_core.learning.model_card import ModelCard
     from spt_core.slides import Slide
     from spt_core.tokens import TokenFacts
 
@@ -32,7 +33,7 @@ def write_findings(path: Path, analysis: Analysis, *, names_slide: bool) -> Path
     """
     from spt_core.insight import geojson, ome_tiff, overlay
     from spt_core.insight.geometry import Geometry
-    from spt_core.insight.model_card import read_model_card
+    from spt_core.insight.model_words import read_model_words
     from spt_core.insight.picture import tissue_picture
     from spt_core.insight.report import ReportParts, write_report
     from spt_core.slides import open_slide
@@ -53,7 +54,7 @@ def write_findings(path: Path, analysis: Analysis, *, names_slide: bool) -> Path
             ome_tiff.write_ome_tiff(path, prediction, classes, geometry, name=called)
         elif path.suffix == ".png":
             picture = tissue_picture(prediction, slide)
-            title = read_model_card(analysis.model).title if analysis.model else ""
+            title = read_model_words(analysis.model).title if analysis.model else ""
             image = overlay.attention_overlay(
                 prediction, picture, geometry, model=title
             )
@@ -140,6 +141,7 @@ def _classes(analysis: Analysis) -> "ClassMap | None":
     """The class map in the order of the prediction's patches."""
     from spt_core.insight.results import ClassMap
     from spt_core.insight.windows import windows_like_training
+    from spt_core.learning.views import ViewSettings
 
     found, reading = analysis.class_reading, analysis.reading
     if found is None or reading is None or reading.probabilities is None:
@@ -151,7 +153,7 @@ def _classes(analysis: Analysis) -> "ClassMap | None":
         if known is not None:
             shares[row] = found.probabilities[known]
     card, _, _ = _model(analysis)
-    windows = windows_like_training(card.get("views", {}))
+    windows = windows_like_training(card.views if card else ViewSettings())
     calibrated = bool(reading.facts.get("calibrated"))
     side, stride, limit = windows.side, windows.stride, windows.limit
     return ClassMap(
@@ -159,11 +161,11 @@ def _classes(analysis: Analysis) -> "ClassMap | None":
     )
 
 
-def _model(analysis: Analysis) -> tuple[dict[str, Any], str, str]:
-    from spt_core.insight.model_card import read_model_card
+def _model(analysis: Analysis) -> tuple["ModelCard | None", str, str]:
+    from spt_core.learning.model_card import read_model_card
 
     if analysis.model is None:
-        return {}, "no model", ""
-    card = read_model_card(analysis.model).facts
+        return None, "no model", ""
+    card = read_model_card(analysis.model)
     digest = hashlib.sha256(analysis.model.read_bytes()).hexdigest()
     return card, analysis.model.name, digest

@@ -92,7 +92,7 @@ def task_of(request: Request, desk: Desk, slide: Slide) -> Task:
 
 def _refuse_unlike(model: SlideModel | None, encoder: PatchEncoder) -> None:
     """Say at once, not after the encoding, that model and encoder do not belong."""
-    stated = None if model is None else model.card["tokens"].get("encoder_sha256")
+    stated = None if model is None else model.card.tokens.encoder_sha256
     if stated is not None and stated != encoder.sha256:
         raise Failure(
             MODEL,

@@ -2,7 +2,6 @@
 
 from collections.abc import Generator, Iterator
 from math import ceil
-from typing import Any
 
 import numpy as np
 import torch
@@ -47,7 +46,7 @@ def class_map(
             "the tissue map need none."
         )
     model.refuse_unlike(tokens.facts, tokens.dim)
-    settings = settings or windows_like_training(model.card.get("views", {}), stride)
+    settings = settings or windows_like_training(model.card.views, stride)
     windows = slide_windows(tokens.p, settings)
     total = np.zeros((len(tokens), len(model.classes)))
     weight = np.zeros(len(tokens))
@@ -108,11 +107,10 @@ def mean_window_embedding(
     model: SlideModel, tokens: Tokens, *, seed: int = 0
 ) -> NDArray[np.float32]:
     """The mean embedding (dim,) of windows laid side by side over a slide."""
-    views: dict[str, Any] = model.card.get("views", {})
-    like = windows_like_training(views)
+    like = windows_like_training(model.card.views)
     side = WindowSettings(like.side, like.side, like.limit, 1)
     windows = slide_windows(tokens.p, side)
-    total: NDArray[np.float64] = np.zeros(int(model.encoder.dim))  # type: ignore[arg-type]
+    total: NDArray[np.float64] = np.zeros(model.encoder.dim)
     count = 0
     for chosen, h in window_embeddings(model, tokens, windows.members, side, seed):
         # A window is weighted by the number of its tokens.

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from spt_core.devices import copy_to
-from spt_core.insight.calibration import helpful_temperature, softmax
+from spt_core.insight.calibration import softmax
 from spt_core.insight.results import (
     MARGIN,
     Likeness,
@@ -81,9 +81,7 @@ def predict(
         return _empty(model, tokens, total or 0, fingerprint)
     x, p = torch.from_numpy(tokens.x), torch.from_numpy(tokens.p)
     device = device_of(model)
-    attended = model.encoder.attend(  # type: ignore[operator]
-        copy_to(x, device), copy_to(p, device)
-    )
+    attended = model.encoder.attend(copy_to(x, device), copy_to(p, device))
     h, attention = attended
     likeness, doubts = _likeness(model, tokens, h)
     remarks += doubts + _unknown(model, tokens)
@@ -117,12 +115,12 @@ def predict(
 
 def is_demonstration(model: SlideModel) -> bool:
     """Whether a model names classes only of slides like those it learned from."""
-    return bool(model.card.get("demonstration"))
+    return model.card.demonstration
 
 
 def temperature(model: SlideModel) -> float | None:
     """The model's calibration, where it has one that helps."""
-    return helpful_temperature(model.card.get("calibration"))
+    return model.card.temperature
 
 
 @torch.no_grad()
@@ -173,7 +171,7 @@ def _unknown(model: SlideModel, tokens: Tokens) -> list[Remark]:
             (RemarkKind.PIXEL_SIZE_ASSUMED, "mpp"),
         )
         if getattr(tokens.facts, name) is None
-        and (ours := model.card["tokens"].get(name)) is not None
+        and (ours := getattr(model.card.tokens, name)) is not None
     ]
 
 
@@ -182,7 +180,7 @@ def _likeness(
 ) -> tuple[Likeness | None, list[Remark]]:
     if "mean_token_quantiles" not in model.statistics:
         return None, [Remark(RemarkKind.NO_STATISTICS)]
-    slides = model.card["training"]["slides"]
+    slides = model.card.training.slides
     if slides < FEWEST_SLIDES:
         return None, [Remark(RemarkKind.FEW_TRAINING_SLIDES, slides)]
     if len(tokens) < FEWEST_PATCHES:
@@ -241,8 +239,8 @@ def _empty(
         classes=tuple(model.classes),
         probabilities=None,
         calibrated=False,
-        embedding=np.full(int(model.encoder.dim), np.nan, np.float32),  # type: ignore[arg-type]
-        attention=np.zeros((model.encoder.heads, 0), np.float32),  # type: ignore[arg-type]
+        embedding=np.full(model.encoder.dim, np.nan, np.float32),
+        attention=np.zeros((model.encoder.heads, 0), np.float32),
         seen=0,
         total=total,
         verdict=Verdict.EMPTY,

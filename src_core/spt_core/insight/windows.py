@@ -1,9 +1,7 @@
 """Windows of neighbouring tokens, slid over a slide's grid."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,18 +32,13 @@ class WindowSettings:
     fewest: int
 
 
-def windows_like_training(
-    views: Mapping[str, Any], stride: int = STRIDE
-) -> WindowSettings:
+def windows_like_training(views: ViewSettings, stride: int = STRIDE) -> WindowSettings:
     """Windows of the area, and with the tokens, that training crops had."""
-    usual = ViewSettings()
-    area_min, area_max = views.get("crop_area", usual.crop_area)
+    area_min, area_max = views.crop_area
     side = max(1, round(sqrt((area_min + area_max) / 2) / stride)) * stride
-    most = views.get("max_tokens", usual.max_tokens)
-    limit = int(most) if views.get("mask", True) else side * side
-    keep_min = min(views.get("mask_keep", usual.mask_keep))
-    fewest = max(2, round(area_min * keep_min)) if views.get("mask", True) else 2
-    return WindowSettings(side, stride, max(1, limit), min(fewest, max(1, limit)))
+    limit = max(1, int(views.max_tokens) if views.mask else side * side)
+    fewest = max(2, round(area_min * views.mask_keep[0])) if views.mask else 2
+    return WindowSettings(side, stride, limit, min(fewest, limit))
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,9 @@ from math import sqrt
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from spt_core.events import Note
+from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.cohort import Cohort, CohortSlide
 from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
 
@@ -80,7 +80,7 @@ class Monitor:
             self.asked.any() and len(np.unique(self.y[self.voters])) > 1
         )
 
-    def look(self, encoder: nn.Module, device: torch.device, step: int) -> Validation:
+    def look(self, encoder: Aggregator, device: torch.device, step: int) -> Validation:
         slides = [self.cohort[int(index)] for index in self.chosen]
         h = np.stack([glance(encoder, slide, device) for slide in slides])
         knn = None
@@ -98,7 +98,7 @@ class Monitor:
 
 @torch.no_grad()
 def embed_slide(
-    encoder: nn.Module, slide: CohortSlide, device: torch.device
+    encoder: Aggregator, slide: CohortSlide, device: torch.device
 ) -> NDArray[np.float32]:
     """The embedding (dim,) of a whole slide."""
     return _embed(encoder, slide, np.arange(len(slide)), device)
@@ -106,7 +106,7 @@ def embed_slide(
 
 @torch.no_grad()
 def glance(
-    encoder: nn.Module, slide: CohortSlide, device: torch.device
+    encoder: Aggregator, slide: CohortSlide, device: torch.device
 ) -> NDArray[np.float32]:
     """The embedding (dim,) of tokens spread evenly over a slide."""
     step = max(1, -(-len(slide) // LOOK_TOKENS))
@@ -114,7 +114,7 @@ def glance(
 
 
 def _embed(
-    encoder: nn.Module,
+    encoder: Aggregator,
     slide: CohortSlide,
     rows: NDArray[np.integer],
     device: torch.device,
@@ -123,7 +123,7 @@ def _embed(
     slide.read(rows, x)
     tokens = torch.from_numpy(x).to(device)
     places = torch.from_numpy(slide.p[rows]).to(device)
-    h, _ = encoder.attend(tokens, places)  # type: ignore[operator]
+    h, _ = encoder.attend(tokens, places)
     return h.float().cpu().numpy()
 
 

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.attended import Attended, interleaved_groups, join_groups
 
 # by name: keyword arguments of SlideEncoder
@@ -126,7 +127,7 @@ class Block(nn.Module):
         return token + self.mlp(self.norm2(token)), attended[0], attended[1]
 
 
-class SlideEncoder(nn.Module):
+class SlideEncoder(Aggregator):
     """CLS token, Fourier positions, ``depth`` layers, final LayerNorm.
 
     Parameters
@@ -155,18 +156,6 @@ class SlideEncoder(nn.Module):
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, x: Tensor, p: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Embed a padded batch.
-
-        Parameters
-        ----------
-        x : (b, n, in_dim)
-        p : (b, n, 2) grid (row, col)
-        mask : (b, n), True = real token
-
-        Returns
-        -------
-        h : (b, dim)
-        """
         tokens = self._with_cls(x, p)  # (b, 1 + n, dim)
         if mask is not None:
             mask = F.pad(mask, (1, 0), value=True)  # CLS is always real

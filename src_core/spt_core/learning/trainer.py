@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from spt_core.events import Note
+from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.batches import Batch, Plan
 from spt_core.learning.cohort import Cohort
 from spt_core.learning.finish import (
@@ -62,6 +63,8 @@ Events = Generator[Any, None, TrainResult]
 class Trainer(Loop):
     """The state of one run."""
 
+    encoder: Aggregator
+
     def __init__(
         self,
         settings: TrainSettings,
@@ -76,7 +79,7 @@ class Trainer(Loop):
         torch.manual_seed(settings.seed)
         encoder, objective = build_for(settings, learned_from)
         # Only the first process writes: cards, and the key of the patients.
-        self.earlier = earlier_stages(settings, run) if processes.first else []
+        self.earlier = earlier_stages(settings, run) if processes.first else ()
         encoder, objective = encoder.to(device), objective.to(device)
         compute = ExactStep(
             encoder,
@@ -203,14 +206,14 @@ class Trainer(Loop):
             self.checkpoint()
             finished = yield from finished_model(self, bare_model(self))
             save_model(self.run.last, finished)
-            metrics = finished.card["metrics"]
+            metrics = asdict(finished.card.metrics)
             if self.best_step in (-1, self.steps):
                 save_model(self.run.best, finished)
             else:
                 best = load_model(self.run.best, self.device)
                 finished = yield from finished_model(self, best)
                 save_model(self.run.best, finished)
-                metrics = finished.card["metrics"]
+                metrics = asdict(finished.card.metrics)
             self.run.draw_curve()
         self.processes.wait()
         return TrainResult(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spt_core.errors import InputError
 from spt_core.memory import give_back
-from spt_core.patches.encoder import EncoderCard
+from spt_core.patches.encoder_card import EncoderCard
 from spt_core.patches.order import coarse_to_fine
 from spt_core.patches.settings import EncodeSettings, SlideResult, SlideTask
 from spt_core.patches.stain_step import StainStep, stain_step

@@ -36,7 +36,8 @@ from spt_core.learning.cohort import (
 )
 from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
 from spt_core.learning.linear_head import fit_linear_head
-from spt_core.learning.model_file import SlideModel, Stage
+from spt_core.learning.model_card import Stage
+from spt_core.learning.model_file import SlideModel
 from spt_core.tokens import Labels, check_labels
 
 METRICS = ("accuracy", "f1", "auc")

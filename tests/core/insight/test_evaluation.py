@@ -16,6 +16,7 @@ from spt_core.insight.calibration import calibration_error, fit_temperature, sof
 from spt_core.insight.predicting import Patient, predict
 from spt_core.insight.results import RemarkKind
 from spt_core.learning.cohort import Cohort, open_cohort
+from spt_core.learning.model_card import Stage
 from spt_core.learning.model_file import save_model
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.training import train
@@ -28,7 +29,7 @@ from spt_core.studies.evaluation import (
     evaluate,
 )
 from spt_core.tokens import read_labels
-from tests.core.insight.conftest import finish, write_cohort
+from tests.core.insight.conftest import changed, finish, trained_otherwise, write_cohort
 
 
 @pytest.fixture(scope="module")
@@ -216,11 +217,11 @@ def test_patients_under_a_key_that_is_not_at_hand_are_not_checked(
 def test_slides_seen_without_labels_are_remarked_and_stay(fresh, mean_model):
     cohort = open_cohort(fresh / "features", read_labels(fresh / "labels.csv"))
     prints = [slide.fingerprint() for slide in cohort]
-    training = mean_model.card["training"]
-    mean_model.card["objective"] = "classify"
-    training["slide_fingerprints"] = prints[:4]
-    earlier = {"slide_fingerprints": prints[2:10], "patient_hmacs": []}
-    training["earlier"] = [{"objective": "simclr", "same_key": True, **earlier}]
+    earlier = Stage("simclr", frozenset(prints[2:10]), frozenset(), same_key=True)
+    changed(mean_model, objective="classify")
+    trained_otherwise(
+        mean_model, slide_fingerprints=frozenset(prints[:4]), earlier=(earlier,)
+    )
     left, remarks = _fair_part(mean_model, cohort, None)
     assert len(left) == 20
     assert [
@@ -229,18 +230,18 @@ def test_slides_seen_without_labels_are_remarked_and_stay(fresh, mean_model):
         "6",
         "4",
     ]
-    mean_model.card["objective"] = "simclr"
-    training["earlier"][0]["objective"] = "supcon"
+    changed(mean_model, objective="simclr")
+    trained_otherwise(mean_model, earlier=(replace(earlier, objective="supcon"),))
     left, remarks = _fair_part(mean_model, cohort, None)
     assert len(left) == 16
 
 
 def test_a_model_that_does_not_say_what_it_began_from(fresh, mean_model):
     cohort = open_cohort(fresh / "features", read_labels(fresh / "labels.csv"))
-    mean_model.card["training"]["from_pretrained"] = True
+    trained_otherwise(mean_model, from_pretrained=True)
     _, remarks = _fair_part(mean_model, cohort, None)
     assert "does not say what that was trained on" in remarks[0]
-    mean_model.card["training"]["earlier"] = []
+    trained_otherwise(mean_model, earlier=())
     assert _fair_part(mean_model, cohort, None)[1] == []
 
 
@@ -263,10 +264,10 @@ def test_command_writes_a_report_without_names_and_calibrates(
     assert main([str(word) for word in words]) == 0
     assert "| kNN | whole |" in capsys.readouterr().out
     report = json.loads((tmp_path / "report" / "evaluation.json").read_text())
-    card = load_model(calm).card["calibration"]
-    assert card["temperature"] == report["temperature"] > 1
-    assert card["error_before"] > 0.1
-    assert card["error_after"] < card["error_before"]
+    card = load_model(calm).card.calibration
+    assert card.temperature == report["temperature"] > 1
+    assert card.error_before > 0.1
+    assert card.error_after < card.error_before
     one = read_tokens(fresh / "features" / "new000.h5")
     assert predict(load_model(calm), one).calibrated
     assert not predict(load_model(bold), one).calibrated
@@ -289,9 +290,9 @@ def test_a_temperature_that_does_not_help_is_not_kept(fresh, model_path, tmp_pat
     words = ["evaluate", sure, fresh / "features", "--labels", fresh / "labels.csv"]
     words += ["--folds", 2, "--out", tmp_path / "report", "--calibrate", same]
     assert main([str(word) for word in words]) == 0
-    card = load_model(same).card["calibration"]
-    assert card["error_after"] >= card["error_before"]
-    assert card["temperature"] is None
+    card = load_model(same).card.calibration
+    assert card.error_after >= card.error_before
+    assert card.temperature is None
     one = read_tokens(fresh / "features" / "new000.h5")
     assert not predict(load_model(same), one).calibrated
     page = (tmp_path / "report" / "evaluation.md").read_text(encoding="utf-8")

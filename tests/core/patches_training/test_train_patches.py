@@ -12,13 +12,14 @@ from torch import nn
 from torchvision.models import resnet18
 
 from spt_core import read_tokens
-from spt_core.card_file import stated_card
+from spt_core.card_file import read_record
 from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.events import Progress
 from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
 from spt_core.learning.monitor import Validation
 from spt_core.patches import find_card, load_encoder
+from spt_core.patches.encoder_card import read_encoder_card
 from spt_core.patches.training import (
     PatchTrainSettings,
     resume_patches,
@@ -159,13 +160,14 @@ def test_a_loss_that_is_no_number_stops_the_run(folder, tmp_path):
 
 def test_the_card_says_what_it_is_and_names_nobody(undisturbed, folder):
     path = undisturbed[1].encoder
-    card = stated_card(path)
-    assert card["kind"] == "spt-patch-encoder"
-    assert card["architecture"] == "small-random"
-    assert (card["dim"], card["patch_size"], card["mpp"]) == (64, 48, 0.5)
-    assert card["training"]["method"] == "simclr"
-    assert (card["training"]["patches"], card["training"]["patients"]) == (96, 12)
-    assert "diagnosis" in card["notice"]
+    card = read_encoder_card(path)
+    assert card.architecture == "small-random"
+    assert (card.dim, card.patch_size, card.mpp) == (64, 48, 0.5)
+    assert card.training.method == "simclr"
+    assert (card.training.patches, card.training.patients) == (96, 12)
+    stated = read_record(path)
+    assert stated["kind"] == "spt-patch-encoder"
+    assert "diagnosis" in stated["notice"]
     content = path.read_bytes()
     for name in (b"p3-1", b"s3-1", str(folder).encode(), b"tiles.csv"):
         assert name not in content

@@ -9,9 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spt_core._version import __version__
+from spt_core.card_file import UNSTATED_LICENCE
 from spt_core.learning.batches import Batch
 from spt_core.learning.monitor import Validation
-from spt_core.patches.encoder_file import save_encoder
+from spt_core.patches.encoder_card import PatchTrainingSummary
+from spt_core.patches.encoder_file import ENCODER_FILE, save_encoder
 from spt_core.patches.training.hidisc import HiDisc
 from spt_core.patches.training.monitor import PatchMonitor
 from spt_core.patches.training.network import PatchNetwork, PatchStep
@@ -24,8 +27,6 @@ from spt_core.training.loop import Loop
 from spt_core.training.objectives import Objective, SimCLR
 from spt_core.training.processes import Processes
 from spt_core.training.run_folder import RunFolder
-
-ENCODER = "encoder.safetensors"
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class PatchTrainer(Loop):
         return self.seen
 
     def why_diverged(self, batch: Batch) -> str:
-        where = self.run.path / ENCODER
+        where = self.run.path / ENCODER_FILE
         return f"Try a lower --learning-rate. The last good encoder is {where}."
 
     def save_last_good(self) -> None:
@@ -165,7 +166,7 @@ class PatchTrainer(Loop):
                 }
         self.processes.wait()
         return PatchTrainResult(
-            self.run.path, self.run.path / ENCODER, self.steps, metrics
+            self.run.path, self.run.path / ENCODER_FILE, self.steps, metrics
         )
 
     def _save(self) -> None:
@@ -175,16 +176,14 @@ class PatchTrainer(Loop):
             name=settings.name,
             patch_size=int(settings.patch_size or 1),
             mpp=float(settings.mpp or 1.0),
-            licence="unstated: the owner of the training data decides",
+            licence=UNSTATED_LICENCE,
             about=f"{settings.arch} trained by {settings.method} on own patches",
+            architecture=settings.arch,
+            version=__version__,
+            training=self._training(),
         )
         save_encoder(
-            self.run.path / ENCODER,
-            self.result(),
-            card,
-            settings.arch,
-            half=settings.half,
-            training=self._training(),
+            self.run.path / ENCODER_FILE, self.result(), card, half=settings.half
         )
 
     def result(self) -> dict[str, Tensor]:
@@ -198,29 +197,26 @@ class PatchTrainer(Loop):
             found[name] = weight
         return found
 
-    def _training(self) -> dict[str, Any]:
+    def _training(self) -> PatchTrainingSummary:
         settings, pool = self.settings, self.pool
-        kept = (
-            "method", "patch_size", "mpp", "view_size", "views", "freeze", "statistics",
-            "stay", "blend", "batch_size", "learning_rate", "weight_decay", "epochs",
-            "temperature", "head", "seed",
+        kept: tuple[str, ...] = (
+            "patch_size", "mpp", "view_size", "views", "freeze", "statistics", "stay",
+            "blend", "batch_size", "learning_rate", "weight_decay", "epochs",
+            "temperature", "head", "seed", "augmentation",
         )  # fmt: skip
-        return {
-            "start": start_word(settings.init),
-            "patches": len(pool),
-            "slides": pool.slide_count,
-            "patients": len(pool.by_patient) or None,
-            "step": self.step,
-            "steps": self.steps,
-            **{name: getattr(settings, name) for name in kept},
-            **(
-                {"group": settings.group, "level_weights": settings.level_weights}
-                if settings.method == "hidisc"
-                else {}
-            ),
-            "augmentation": vars(settings.augmentation),
-            "torch": torch.__version__,
-        }
+        if settings.method == "hidisc":
+            kept = (*kept, "group", "level_weights")
+        return PatchTrainingSummary(
+            method=settings.method,
+            start=start_word(settings.init),
+            patches=len(pool),
+            slides=pool.slide_count,
+            patients=len(pool.by_patient) or None,
+            step=self.step,
+            steps=self.steps,
+            torch=torch.__version__,
+            settings={name: getattr(settings, name) for name in kept},
+        )
 
 
 def start_word(init: str) -> str:

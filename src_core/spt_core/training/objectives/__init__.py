@@ -1,6 +1,8 @@
 """What a slide encoder learns by: one objective a module, one call signature."""
 
-from torch import Tensor, nn
+from typing import TYPE_CHECKING
+
+from torch import Tensor
 
 from spt_core.training.objectives.byol import BYOL
 from spt_core.training.objectives.classify import Classify
@@ -8,6 +10,9 @@ from spt_core.training.objectives.objective import Objective
 from spt_core.training.objectives.simclr import SimCLR
 from spt_core.training.objectives.supcon import SupCon
 from spt_core.training.objectives.vicreg import VICReg
+
+if TYPE_CHECKING:
+    from spt_core.learning.aggregator import Aggregator
 
 __all__ = [
     "BYOL",
@@ -22,7 +27,7 @@ __all__ = [
 
 def build_objective(
     name: str,
-    encoder: nn.Module,
+    encoder: "Aggregator",
     *,
     head: str = "batchnorm",
     classes: int = 0,
@@ -30,7 +35,7 @@ def build_objective(
     momentum: float = 0.99,
 ) -> Objective:
     """Make an objective for an encoder, by its name on the command line."""
-    dim: int = encoder.dim  # type: ignore[assignment]
+    dim = encoder.dim
     if name == "classify":
         return Classify(dim, classes, class_weights=class_weights)
     if name == "byol":

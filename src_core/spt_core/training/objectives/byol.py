@@ -11,6 +11,7 @@ to 1 by a cosine over the run.
 from copy import deepcopy
 from itertools import permutations
 from math import cos, pi
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +19,9 @@ from torch import Tensor, nn
 
 from spt_core.training.heads import PROJECTED, projection_head
 from spt_core.training.objectives.objective import Objective
+
+if TYPE_CHECKING:
+    from spt_core.learning.aggregator import Aggregator
 
 
 def byol_loss(prediction: Tensor, target: Tensor) -> Tensor:
@@ -33,12 +37,11 @@ class BYOL(Objective):
     """One-layer projection and prediction, and the target network."""
 
     def __init__(
-        self, encoder: nn.Module, *, head: str = "batchnorm", momentum: float = 0.99
+        self, encoder: "Aggregator", *, head: str = "batchnorm", momentum: float = 0.99
     ) -> None:
         super().__init__()
-        dim: int = encoder.dim  # type: ignore[assignment]
         self.momentum = momentum
-        self.project = projection_head(dim, PROJECTED, head=head)
+        self.project = projection_head(encoder.dim, PROJECTED, head=head)
         self.predict = projection_head(PROJECTED, PROJECTED, head=head)
         self.target_encoder = deepcopy(encoder).requires_grad_(False)
         self.target_project = deepcopy(self.project).requires_grad_(False)
