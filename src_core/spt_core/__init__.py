@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from spt_core.insight.maps import CellMap, attention_values, cell_map
     from spt_core.insight.predicting import predict
     from spt_core.insight.results import ClassMap, Prediction
+    from spt_core.insight.wording import prediction_sentence
     from spt_core.learning.model_file import SlideModel, load_model, save_model
     from spt_core.learning.settings import TrainSettings
     from spt_core.learning.slide_encoder import SlideEncoder
@@ -73,6 +74,7 @@ _HOMES = {
     "open_slide": "spt_core.slides",
     "predict": "spt_core.insight.predicting",
     "predict_slide": "spt_core.insight.growing",
+    "prediction_sentence": "spt_core.insight.wording",
     "read_labels": "spt_core.tokens",
     "read_tokens": "spt_core.tokens",
     "save_model": "spt_core.learning.model_file",
@@ -116,6 +118,7 @@ __all__ = [
     "open_slide",
     "predict",
     "predict_slide",
+    "prediction_sentence",
     "read_labels",
     "read_tokens",
     "save_model",

@@ -25,7 +25,7 @@ from spt_core.tokens import layout
 if TYPE_CHECKING:
     from spt_core.insight.inputs import Input
     from spt_core.insight.predicting import Patient
-    from spt_core.insight.results import Prediction, Verdict
+    from spt_core.insight.results import Prediction
     from spt_core.learning.model_file import SlideModel
     from spt_core.tokens import Labels
 
@@ -149,7 +149,7 @@ class Refreshed:
     slide: str
     seen: int
     total: int
-    verdict: "Verdict"
+    verdict: Verdict
     answer: str | None
     probabilities: Mapping[str, float]
 
