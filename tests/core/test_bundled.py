@@ -20,18 +20,17 @@ from spt_core.insight.predicting import predict, read_for, temperature
 from spt_core.patches import EncodeSettings, encode_slide, find_card, load_encoder
 from spt_core.patches.encoder_card import read_encoder_card
 from spt_core.sample.cohort import write_sample_cohort
-from tests.made_slides import SHARED, real_slides
+from tests.events import run_through
+from tests.slides_folder import FOLDER, needs
 
-LATER = ("C3", "C4", "C5")
+REAL_SLIDES = [
+    FOLDER / "slides" / "CMU-1-Small-Region.svs",
+    FOLDER / "slides" / "tcga-cr-7395-01a-01-ts1.svs",
+    FOLDER / "slides" / "test3-DAPI.ndpi",
+    *(FOLDER / "sections" / f"her2st_C{i}.tif" for i in (2, 3, 4, 5)),
+]
+LATER = REAL_SLIDES[-3:]
 HERE = Path(bundled.__file__).parent
-
-
-def run_through(events):
-    while True:
-        try:
-            next(events)
-        except StopIteration as stop:
-            return stop.value
 
 
 def test_both_are_small():
@@ -176,20 +175,18 @@ def test_sample_slides_are_named(sample, tmp_path, capsys):
     assert out.exists()
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared slides are not here")
 @pytest.mark.parametrize(
     "path",
     [
         # one section of four is enough for every day
-        pytest.param(p, marks=pytest.mark.slow if p.stem[-2:] in LATER else ())
-        for p in real_slides()
-        if "dicom" not in str(p)
+        pytest.param(p, marks=(needs(p), *[pytest.mark.slow] * (p in LATER)))
+        for p in REAL_SLIDES
     ],
     ids=lambda path: path.name,
 )
 def test_no_class_is_named_of_a_real_slide(path, tmp_path):
     settings = EncodeSettings(slide_mpp=0.5 if "tcga" in path.name else None)
-    result = run_through(encode_slide(path, tmp_path, settings))
+    _, result = run_through(encode_slide(path, tmp_path, settings))
     model = load_model(bundled.slide_model_path())
     found = predict(model, read_for(model, result.path))
     assert found.verdict == "unlike"

@@ -3,7 +3,6 @@
 import hashlib
 import itertools
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -31,6 +30,7 @@ from spt_core.sample.painting import BLOCK, MARGIN, Painter, painter
 from spt_core.sample.slide_file import level_sizes
 from spt_core.sample.stain import make_site
 from tests.events import run_through
+from tests.processes import resident_bytes
 
 
 def finish(events):
@@ -242,7 +242,6 @@ def test_sample_imports_without_torch():
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_memory_stays_below_one_gibibyte_at_60000_px(tmp_path):
     out = tmp_path / "big.tif"
     code = (
@@ -258,7 +257,7 @@ def test_memory_stays_below_one_gibibyte_at_60000_px(tmp_path):
     def watch() -> None:
         nonlocal most
         while process.poll() is None:
-            most = max(most, sum(_resident(pid) for pid in _family(process.pid)))
+            most = max(most, resident_bytes(process.pid))
             time.sleep(0.2)
 
     watcher = threading.Thread(target=watch)
@@ -268,23 +267,3 @@ def test_memory_stays_below_one_gibibyte_at_60000_px(tmp_path):
     assert most < 2**30
     with openslide.OpenSlide(out) as slide:
         assert slide.dimensions == (60000, 60000)
-
-
-def _family(pid: int) -> list[int]:
-    found = [pid]
-    try:
-        threads = list(Path(f"/proc/{pid}/task").iterdir())
-        for thread in threads:
-            for child in (thread / "children").read_text().split():
-                found += _family(int(child))
-    except OSError:
-        pass
-    return found
-
-
-def _resident(pid: int) -> int:
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except OSError:
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
