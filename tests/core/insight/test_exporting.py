@@ -17,7 +17,7 @@ from spt_core import Findings, bundled, open_slide, write_findings
 from spt_core.cli import build_parser
 from spt_core.errors import InputError
 from spt_core.insight.class_map import class_map
-from spt_core.insight.exporting import FORMATS, Findings, format_of, write_findings
+from spt_core.insight.exporting import FORMATS, format_of
 from spt_core.insight.predicting import predict
 from spt_core.insight.wording import STATED_BY_USER
 from tests.core.insight.conftest import DIM, STEP, finish, grid_tokens, made_slide
