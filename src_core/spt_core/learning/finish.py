@@ -114,7 +114,7 @@ def finished_model(
         head = fit_linear_head(h, part.class_numbers(), part.patients())
         model.classifier = head.to(device)
     model.statistics = training_statistics(part, h, task.settings.seed)
-    seen = task.monitor.look(model.encoder.eval(), device, task.steps)
+    seen = task.monitor.validate(model.encoder.eval(), device, task.steps)
     model.encoder.train()
     metrics = replace(
         model.card.metrics,
