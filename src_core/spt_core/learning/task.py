@@ -35,7 +35,7 @@ class Epoch:
     slides_per_second: float
 
 
-class SlideTask:
+class SlideTrainingTask:
     """
     Parameters
     ----------

@@ -10,7 +10,7 @@
    metrics.csv, report it
 6. now and then a checkpoint and state.json    :mod:`run_folder`
 
-Slide training and patch training differ in what a :class:`Task` says: what is trained
+Slide training and patch training differ in what a :class:`TrainingTask` says: what is trained
 on which batches, what is looked at, and how a model is saved. What a run leaves at its
 end is written by the caller, inside of :meth:`TrainingRun.recorded`, which also keeps
 what is done when a run fails or is stopped.
@@ -32,7 +32,7 @@ from spt_core.training.batch import ViewBatch, made_ahead
 from spt_core.training.run_folder import RunFolder
 from spt_core.training.schedule import Schedule
 from spt_core.training.signals import Validation
-from spt_core.training.task import RunSettings, Task
+from spt_core.training.task import RunSettings, TrainingTask
 
 STATE_SECONDS = 2.0
 MOST_SKIPPED = 10  # steps in a row that half precision may overflow in
@@ -43,7 +43,9 @@ Events = Generator[Any, None, None]
 class TrainingRun:
     """The state of one run."""
 
-    def __init__(self, task: Task, settings: RunSettings, folder: RunFolder) -> None:
+    def __init__(
+        self, task: TrainingTask, settings: RunSettings, folder: RunFolder
+    ) -> None:
         self.task, self.settings, self.folder = task, settings, folder
         self.compute, self.plan = task.compute, task.plan
         self.encoder, self.objective = task.compute.encoder, task.compute.objective

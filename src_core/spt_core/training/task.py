@@ -27,7 +27,7 @@ class RunSettings(Protocol):
     def validate_epochs(self) -> int | None: ...
 
 
-class Task(Protocol):
+class TrainingTask(Protocol):
     """What is trained, on which batches, what is looked at, how a model is saved.
 
     Attributes

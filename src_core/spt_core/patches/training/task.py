@@ -37,7 +37,7 @@ class PatchEpoch:
     patches_per_second: float
 
 
-class PatchTask:
+class PatchTrainingTask:
     items = "patches"
     data_hash = ""  # no hash is kept of tiles
 

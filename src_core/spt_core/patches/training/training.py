@@ -12,7 +12,7 @@ from spt_core.patches.encoder_file import ENCODER_FILE
 from spt_core.patches.training.pool import fill_pool
 from spt_core.patches.training.settings import PatchTrainSettings
 from spt_core.patches.training.start import load_start
-from spt_core.patches.training.task import PatchTask, start_name
+from spt_core.patches.training.task import PatchTrainingTask, start_name
 from spt_core.patches.training.tiles import find_origins
 from spt_core.training.processes import joined, own_device
 from spt_core.training.run import TrainingRun
@@ -56,7 +56,7 @@ def train_patches(settings: PatchTrainSettings, *, resume: bool = False) -> Even
             )
         if not resume and processes.first:
             folder.begin(settings)
-        task = PatchTask(settings, pool, start, device, processes)
+        task = PatchTrainingTask(settings, pool, start, device, processes)
         run = TrainingRun(task, settings, folder)
         if resume:
             run.restore()
@@ -74,7 +74,7 @@ def resume_patches(path: str | Path, **changes: Any) -> Events:
     return (yield from train_patches(settings, resume=True))
 
 
-def _opening(task: PatchTask) -> str:
+def _opening(task: PatchTrainingTask) -> str:
     settings, pool = task.settings, task.pool
     weights = sum(weight.numel() for weight in task.network.parameters())
     free = sum(w.numel() for w in task.network.parameters() if w.requires_grad)
@@ -87,7 +87,7 @@ def _opening(task: PatchTask) -> str:
     )
 
 
-def _finish(task: PatchTask, run: TrainingRun) -> PatchTrainResult:
+def _finish(task: PatchTrainingTask, run: TrainingRun) -> PatchTrainResult:
     """Write the encoder and the curve."""
     folder = run.folder
     metrics: dict[str, float | None] = {}
