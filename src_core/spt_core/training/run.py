@@ -10,10 +10,10 @@
    metrics.csv, report it
 6. now and then a checkpoint and state.json    :mod:`run_folder`
 
-Slide training and patch training differ in what a :class:`TrainingTask` says: what is trained
-on which batches, what is looked at, and how a model is saved. What a run leaves at its
-end is written by the caller, inside of :meth:`TrainingRun.recorded`, which also keeps
-what is done when a run fails or is stopped.
+Slide training and patch training differ in what a :class:`TrainingTask` says: what is
+trained on which batches, what is looked at, and how a model is saved. What a run leaves
+at its end is written by the caller, inside of :meth:`TrainingRun.recorded`, which also
+keeps what is done when a run fails or is stopped.
 """
 
 import time
