@@ -12,7 +12,7 @@ from spt_core.learning.cohort import Cohort, open_cohort
 from spt_core.learning.finish import bare_model, finished_model
 from spt_core.learning.model_file import load_model, save_model
 from spt_core.learning.settings import TrainSettings
-from spt_core.learning.task import Epoch, SlideTask
+from spt_core.learning.task import Epoch, SlideTrainingTask
 from spt_core.tokens import check_labels, read_labels
 from spt_core.training.alarms import DivergedError
 from spt_core.training.processes import joined, own_device
@@ -66,7 +66,9 @@ def train(
             )
         if not resume and processes.first:
             folder.begin(settings)
-        task = SlideTask(settings, cohort, learned_from, device, processes, folder)
+        task = SlideTrainingTask(
+            settings, cohort, learned_from, device, processes, folder
+        )
         run = TrainingRun(task, settings, folder)
         if resume:
             run.restore()
@@ -84,7 +86,7 @@ def resume(path: str | Path, **changes: Any) -> Events:
     return (yield from train(settings, resume=True))
 
 
-def _opening(task: SlideTask, run: TrainingRun) -> str:
+def _opening(task: SlideTrainingTask, run: TrainingRun) -> str:
     settings = task.settings
     weights = sum(weight.numel() for weight in run.weights)
     return (
@@ -94,7 +96,7 @@ def _opening(task: SlideTask, run: TrainingRun) -> str:
     )
 
 
-def _finish(task: SlideTask, run: TrainingRun) -> Events:
+def _finish(task: SlideTrainingTask, run: TrainingRun) -> Events:
     """Write both models with all that belongs to them."""
     folder = run.folder
     metrics: dict[str, float | None] = {}

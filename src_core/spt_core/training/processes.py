@@ -44,7 +44,7 @@ class Processes:
     def sum_gradients(self, encoder: nn.Module, objective: nn.Module) -> None:
         """Join gradients in place.
 
-        Each process has its slides' part of the encoder's gradient: those are added.
+        Each process has its items' part of the encoder's gradient: those are added.
         All have the whole of the objective's: its mean keeps them exactly alike.
         """
         if self.world == 1:
