@@ -8,6 +8,7 @@ from typing import Any
 from spt_core.bundled import ENCODER
 from spt_core.commands.console import Console
 from spt_core.errors import InputError
+from spt_core.precision import PRECISIONS
 from spt_core.slides.grid import MIN_TISSUE
 from spt_core.slides.stain import NO_STAIN, STAINS
 
@@ -58,6 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--redo", action="store_true", help="encode again what is there already"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="auto",
+        help="in which the encoder runs; auto is float16 on a GPU that is faster in "
+        "it, else float32",
+    )
     parser.add_argument("--batch-size", type=int, help="patches encoded at once")
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -91,6 +99,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         stain=args.stain,
         redo=args.redo,
         device=args.device,
+        precision=args.precision,
         batch_size=args.batch_size,
     )
     tasks = slide_tasks(find_slides(args.slides), args.out, _mpp_by_name(args.labels))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spt_core.commands.console import Console
+from spt_core.engine.priority import sleep_while_waiting
 from spt_core.errors import InputError
 from spt_core.learning.settings import MODELS, OBJECTIVES, TrainSettings
 from spt_core.learning.views import ViewSettings
@@ -83,6 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     settings = None if args.resume else settings_from(args)
+    sleep_while_waiting()
     # Only now: wrong usage is said at once, without waiting for torch.
     from spt_core.learning.training import resume, train
 

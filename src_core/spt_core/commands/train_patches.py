@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spt_core.commands.console import Console
+from spt_core.engine.priority import sleep_while_waiting
 from spt_core.errors import InputError
 from spt_core.files import written_whole
 
@@ -121,6 +122,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     ]
     if missing:
         raise InputError(f"Give {', '.join(missing)} (or --resume ENCODER).")
+    sleep_while_waiting()
     from spt_core.patches.training import resume_patches, train_patches
 
     folder = run_folder_of(out)

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from spt_core.devices import all_threads
 from spt_core.events import Note
 from spt_core.learning.cohort import Cohort, CohortSlide
 from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
@@ -101,7 +102,8 @@ def embed_slide(
     encoder: nn.Module, slide: CohortSlide, device: torch.device
 ) -> NDArray[np.float32]:
     """The embedding (dim,) of a whole slide."""
-    return _embed(encoder, slide, np.arange(len(slide)), device)
+    with all_threads(device):
+        return _embed(encoder, slide, np.arange(len(slide)), device)
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spt_core.devices import attention_rows
 from spt_core.learning.attended import Attended, interleaved_groups, join_groups
 
 # by name: keyword arguments of SlideEncoder
@@ -69,7 +70,12 @@ class Attention(nn.Module):
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (b, heads, n, dim / heads)
         if mask is not None:
             mask = mask[:, None, None, :]  # nobody looks at padding
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        rows = attention_rows(q.device, b * self.heads, n)
+        parts = [
+            F.scaled_dot_product_attention(some, k, v, attn_mask=mask)
+            for some in q.split(rows, dim=2)
+        ]
+        mixed = parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
         return self.out(mixed.transpose(1, 2).reshape(b, n, dim))
 
     def first_query(

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spt_core.devices import choose_device
+from spt_core.devices import choose_device, useful_threads
 from spt_core.errors import InputError
 from spt_core.events import Note
 from spt_core.learning.cohort import Cohort, open_cohort
@@ -56,7 +56,9 @@ def train(
         trainer = Trainer(settings, cohort, learned_from, device, processes, run)
         if resume:
             trainer.restore()
-        return (yield from trainer.events())
+        weights = sum(weight.numel() for weight in trainer.encoder.parameters())
+        with useful_threads(device, weights):
+            return (yield from trainer.events())
 
 
 def resume(path: str | Path, **changes: Any) -> Events:

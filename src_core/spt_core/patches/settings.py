@@ -25,6 +25,8 @@ class EncodeSettings:
         How stains are made alike: one of ``STAINS``.
     redo
         Encode again what is finished or was begun with other settings.
+    precision
+        In which the encoder runs: one of ``PRECISIONS``.
     batch_size
         Patches that are encoded at once; halved where memory does not suffice.
     readers, lanes, threads
@@ -41,6 +43,7 @@ class EncodeSettings:
     stain: str = NO_STAIN
     redo: bool = False
     device: str = "auto"
+    precision: str = "auto"
     batch_size: int | None = None
     readers: int | None = None
     lanes: int | None = None

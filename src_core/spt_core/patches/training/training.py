@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spt_core.devices import choose_device
+from spt_core.devices import choose_device, fixed_shapes
 from spt_core.errors import InputError
 from spt_core.patches.training.pool import fill_pool
 from spt_core.patches.training.settings import PatchTrainSettings
@@ -26,7 +26,7 @@ def train_patches(settings: PatchTrainSettings, *, resume: bool = False) -> Even
     Ctrl-C. ``resume`` goes on with the run in ``settings.out``.
     """
     device = own_device(choose_device(settings.device))
-    with joined(device) as processes:
+    with joined(device) as processes, fixed_shapes(device):
         run = RunFolder(Path(settings.out), COMMAND)
         if not resume and processes.first:
             run.refuse_if_begun()
