@@ -95,6 +95,13 @@ def cast_to(
     return torch.autocast(device.type, dtype=precision)
 
 
+def full_precision(device: torch.device) -> AbstractContextManager:
+    """Compute in float32 even within mixed precision."""
+    if not torch.amp.is_autocast_available(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
+
+
 def inference_precision(
     device: torch.device, wanted: str = "auto"
 ) -> torch.dtype | None:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spt_core.devices import attention_rows
+from spt_core.devices import attention_rows, full_precision
 from spt_core.learning.attended import Attended, interleaved_groups, join_groups
 
 # by name: keyword arguments of SlideEncoder
@@ -49,7 +49,7 @@ class FourierPositions(nn.Module):
 
     def forward(self, p: Tensor) -> Tensor:  # (..., 2) -> (..., dim)
         # Grid numbers reach hundreds, where half precision has no room for a phase.
-        with torch.autocast(p.device.type, enabled=False):
+        with full_precision(p.device):
             phase = self.project(p.float())
             waves = torch.cat([phase.cos(), phase.sin()], dim=-1) * self.scale
         return self.mlp(waves)
