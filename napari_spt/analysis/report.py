@@ -154,11 +154,9 @@ def _classes(analysis: Analysis) -> "ClassMap | None":
             shares[row] = found.probabilities[known]
     card, _, _ = _model(analysis)
     windows = windows_like_training(card.views if card else ViewSettings())
-    calibrated = bool(reading.facts.get("calibrated"))
     side, stride, limit = windows.side, windows.stride, windows.limit
-    return ClassMap(
-        found.classes, reading.l0_xy, shares, calibrated, side, stride, limit, 0
-    )
+    # Calibration is of whole slides: what windows say are scores.
+    return ClassMap(found.classes, reading.l0_xy, shares, False, side, stride, limit, 0)
 
 
 def _model(analysis: Analysis) -> tuple["ModelCard | None", str, str]:

@@ -37,8 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(group, ViewSettings, *settings_of(ViewSettings))
 
     group = parser.add_argument_group("training")
-    add_options(group, TrainSettings, "epochs", "batch_size", "learning_rate")
-    add_options(group, TrainSettings, "weight_decay", "seed", "device")
+    add_options(group, TrainSettings, "epochs", "steps", "batch_size")
+    add_options(group, TrainSettings, "learning_rate", "weight_decay")
+    add_options(group, TrainSettings, "seed", "device")
     add_options(group, TrainSettings, "mixed_precision", "micro_batch")
     add_options(group, TrainSettings, "checkpoint_steps", "validate_epochs")
 
@@ -78,7 +79,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     knn = result.metrics.get("knn")
     console.say(
         f"Done: {result.steps} steps. The best model ({result.best}) is of step "
-        f"{result.best_step}" + (f", kNN {knn:.3f}." if knn is not None else ".")
+        f"{result.best_step}, chosen by {result.chosen_by}"
+        + (f"; kNN {knn:.3f}." if knn is not None else ".")
     )
     console.record(
         {
@@ -88,6 +90,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             "last": str(result.last),
             "steps": result.steps,
             "best_step": result.best_step,
+            "chosen_by": result.chosen_by,
             "metrics": result.metrics,
         }
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spt_core.devices import copy_to
 from spt_core.errors import InputError
 from spt_core.events import Progress
-from spt_core.insight.predicting import device_of, probabilities, temperature
+from spt_core.insight.predicting import device_of, probabilities
 from spt_core.insight.results import MARGIN, ClassMap
 from spt_core.insight.windows import (
     STRIDE,
@@ -35,7 +35,7 @@ def class_map(
     settings: WindowSettings | None = None,
     margin: float = MARGIN,
 ) -> Generator[Progress, None, ClassMap]:
-    """Class probabilities of every patch; a generator of progress.
+    """Class scores of every patch; a generator of progress.
 
     Those of a patch are the mean over the windows around it; a window counts the more,
     the nearer its middle is. Where classes are closer than ``margin``, none is named.
@@ -66,7 +66,7 @@ def class_map(
         tuple(model.classes),
         tokens.xy,
         blended.astype(np.float32),
-        temperature(model) is not None,
+        False,  # a temperature is fitted on whole slides, never on windows
         settings.side,
         settings.stride,
         settings.limit,

@@ -89,7 +89,8 @@ def what_if(
     before = predict(model, tokens, margin=margin)
     left = tokens.take(np.flatnonzero(~without))
     # The rest is predicted as a slide of its own, not as the beginning of one.
-    after = replace(predict(model, left, margin=margin), total=len(left))
+    after = predict(model, left, margin=margin)
+    after = replace(after, total=len(left), calibrated=False)  # a part of the slide
     return WhatIf(before, after, int(np.count_nonzero(without)))
 
 

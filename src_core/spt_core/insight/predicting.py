@@ -98,7 +98,8 @@ def predict(
         xy=tokens.xy,
         classes=tuple(model.classes),
         probabilities=shares,
-        calibrated=temperature(model) is not None,
+        # Measured on whole slides: of a part nobody knows how often a number holds.
+        calibrated=temperature(model) is not None and n >= (total or n),
         embedding=h.float().cpu().numpy(),
         attention=attention.float().cpu().numpy(),
         seen=n,

@@ -37,7 +37,9 @@ def windows_like_training(views: ViewSettings, stride: int = STRIDE) -> WindowSe
     area_min, area_max = views.crop_area
     side = max(1, round(sqrt((area_min + area_max) / 2) / stride)) * stride
     limit = max(1, int(views.max_tokens) if views.mask else side * side)
-    fewest = max(2, round(area_min * views.mask_keep[0])) if views.mask else 2
+    # What keeps every token of a slide says nothing of how few there may be.
+    thins = views.mask and views.mask_keep[0] < 1
+    fewest = max(2, round(area_min * views.mask_keep[0])) if thins else 2
     return WindowSettings(side, stride, limit, min(fewest, limit))
 
 

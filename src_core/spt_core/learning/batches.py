@@ -17,8 +17,10 @@ from spt_core.training.batch import (
     steps_per_epoch,
 )
 
-# Floats that a token's graph holds for each unit of dim and layer, as measured.
+# Floats that a token's graph holds for each unit of dim and layer, as measured; and
+# those of attention pooling, for each unit of dim.
 GRAPH_FLOATS = 18
+POOLING_FLOATS = 3
 
 
 @dataclass(frozen=True)
@@ -113,4 +115,5 @@ def graph_floats(encoder: Aggregator, batch: ViewBatch) -> float:
     config = encoder.config
     masks = (chunk.inputs[-1] for chunk in batch.chunks)
     tokens = sum(mask.numel() for mask in masks)
-    return GRAPH_FLOATS * config.get("depth", 1) * config.get("dim", 0) * tokens
+    floats = GRAPH_FLOATS * config["depth"] if "depth" in config else POOLING_FLOATS
+    return floats * config.get("dim", 0) * tokens

@@ -35,6 +35,8 @@ from spt_core.learning.statistics import MOST_SLIDES, training_statistics
 from spt_core.training.objectives import Classify, Objective, build_objective
 from spt_core.training.run_folder import RunFolder
 
+LAST = "the last epoch"
+
 if TYPE_CHECKING:
     from spt_core.learning.task import SlideTrainingTask
 
@@ -95,6 +97,16 @@ def bare_model(task: "SlideTrainingTask", step: int) -> SlideModel:
     return SlideModel(task.encoder, _card(task, step), classifier)
 
 
+def as_chosen(task: "SlideTrainingTask", model: SlideModel) -> SlideModel:
+    """The same model with a card that states how its epoch was chosen."""
+    training = replace(
+        model.card.training,
+        epoch_chosen_by=task.chosen_by,
+        choice_fingerprints=task.choice_fingerprints,
+    )
+    return replace(model, card=replace(model.card, training=training))
+
+
 def finished_model(
     task: "SlideTrainingTask", model: SlideModel
 ) -> Generator[Any, None, SlideModel]:
@@ -151,6 +163,7 @@ def _card(task: "SlideTrainingTask", step: int) -> ModelCard:
             seed=settings.seed,
             from_pretrained=settings.init is not None,
             frozen_encoder=settings.freeze,
+            epoch_chosen_by=LAST,
             torch=torch.__version__,
         ),
         classes=tuple(task.classes),

@@ -10,10 +10,16 @@ import torch
 
 from spt_core.learning.batches import SlidePlan, graph_floats
 from spt_core.learning.cohort import Cohort
-from spt_core.learning.finish import bare_model, build_for, earlier_stages
+from spt_core.learning.finish import (
+    LAST,
+    as_chosen,
+    bare_model,
+    build_for,
+    earlier_stages,
+)
 from spt_core.learning.model_file import save_model
 from spt_core.learning.monitor import SlideMonitor
-from spt_core.learning.settings import TrainSettings
+from spt_core.learning.settings import BASELINES, TrainSettings
 from spt_core.training.batch import BatchPlan, ViewBatch
 from spt_core.training.processes import Processes
 from spt_core.training.run_folder import RunFolder
@@ -22,6 +28,9 @@ from spt_core.training.step import ExactStep
 
 CHUNK_ON_CPU = 64
 CHUNK_ON_GPU = 1024
+# How the epoch of the best model is chosen, besides LAST.
+BY_VALIDATION = "kNN of the validation split"
+BY_LOSS = "the training loss"
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ class SlideTrainingTask:
             batch,
             settings.seed,
             device,
-            chunk=CHUNK_ON_CPU if device.type == "cpu" else CHUNK_ON_GPU,
+            chunk=self._chunk(),
             rank=processes.rank,
             world=processes.world,
         )
@@ -90,6 +99,13 @@ class SlideTrainingTask:
             numbers = learned_from.class_numbers()
             self.labels = torch.from_numpy(numbers).to(device)
         self.monitor = SlideMonitor(cohort, settings.seed)
+        self.chosen_by = _chosen_by(settings, self.monitor)
+
+    def _chunk(self) -> int:
+        """Views in one tensor."""
+        if self.encoder.name in BASELINES and not self.settings.views.crop:
+            return 1  # whole slides are long, and of very different length
+        return CHUNK_ON_CPU if self.device.type == "cpu" else CHUNK_ON_GPU
 
     @cached_property
     def fingerprints(self) -> list[str]:
@@ -114,13 +130,24 @@ class SlideTrainingTask:
         self.encoder.train()
         return seen
 
-    def score(self, seen: Validation, loss: float) -> float:
-        """By kNN; labelled slides that were trained on with labels prove nothing."""
-        fair = self.monitor.held_out or not self.settings.supervised
-        return seen.knn if seen.knn is not None and fair else -loss
+    @cached_property
+    def choice_fingerprints(self) -> frozenset[str]:
+        """The slides whose labels choose the epoch."""
+        if self.chosen_by != BY_VALIDATION:
+            return frozenset()
+        asked = self.monitor.chosen[self.monitor.asked]
+        slides = self.monitor.cohort
+        return frozenset(slides[int(index)].fingerprint() for index in asked)
+
+    def score(self, seen: Validation, loss: float) -> float | None:
+        """How good an epoch is; None keeps the last."""
+        if self.chosen_by == BY_VALIDATION:
+            return seen.knn
+        return -loss if self.chosen_by == BY_LOSS else None
 
     def save(self, path: Path, step: int) -> None:
-        save_model(path, bare_model(self, step))
+        model = bare_model(self, step)
+        save_model(path, as_chosen(self, model) if path == self.run.best else model)
 
     def epoch_event(
         self, epoch: int, step: int, loss: float, rate: float, per_second: float
@@ -139,3 +166,10 @@ class SlideTrainingTask:
             f"These slides hold NaN or infinity: {', '.join(bad[:10])}. Encode them "
             "again."
         )
+
+
+def _chosen_by(settings: TrainSettings, monitor: SlideMonitor) -> str:
+    """Without a validation split labels choose nothing: they may be judged by later."""
+    if monitor.held_out and monitor.has_labels:
+        return BY_VALIDATION
+    return BY_LOSS if settings.supervised else LAST

@@ -8,11 +8,17 @@ from typing import Any
 from spt_core.devices import choose_device, useful_threads
 from spt_core.errors import InputError
 from spt_core.events import Note
+from spt_core.learning.bags import with_whole_bags
 from spt_core.learning.cohort import Cohort, open_cohort
-from spt_core.learning.finish import bare_model, finished_model
+from spt_core.learning.finish import as_chosen, bare_model, finished_model
 from spt_core.learning.model_file import load_model, save_model
 from spt_core.learning.settings import TrainSettings
-from spt_core.learning.task import Epoch, SlideTrainingTask
+from spt_core.learning.task import (
+    BY_LOSS,
+    BY_VALIDATION,
+    Epoch,
+    SlideTrainingTask,
+)
 from spt_core.tokens import check_labels, read_labels
 from spt_core.training.alarms import DivergedError
 from spt_core.training.processes import joined, own_device
@@ -31,6 +37,7 @@ class TrainResult:
     last: Path
     steps: int
     best_step: int
+    chosen_by: str
     metrics: dict[str, float | None]
 
 
@@ -64,8 +71,12 @@ def train(
                 f"A batch of {settings.batch_size} slides cannot be shared by "
                 f"{processes.world} processes. Start fewer."
             )
-        if not resume and processes.first:
-            folder.begin(settings)
+        if not resume:
+            settings, said = with_whole_bags(settings, learned_from)
+            if said:
+                yield Note(said)
+            if processes.first:
+                folder.begin(settings)
         task = SlideTrainingTask(
             settings, cohort, learned_from, device, processes, folder
         )
@@ -73,6 +84,7 @@ def train(
         if resume:
             run.restore()
         yield Note(_opening(task, run))
+        yield Note(_choice(task))
         weights = sum(weight.numel() for weight in task.encoder.parameters())
         with useful_threads(device, weights), run.recorded():
             yield from run.events()
@@ -93,7 +105,22 @@ def _opening(task: SlideTrainingTask, run: TrainingRun) -> str:
     return (
         f"{settings.objective} on {len(task.cohort)} slides, model {settings.model}, "
         f"{weights / 1e6:.2f} M weights, batches of {task.plan.batch}, {task.steps} "
-        f"steps on {task.device}."
+        f"steps ({settings.epochs} epochs of {task.plan.steps_per_epoch}) on "
+        f"{task.device}."
+    )
+
+
+def _choice(task: SlideTrainingTask) -> str:
+    if task.chosen_by == BY_VALIDATION:
+        slides = len(task.choice_fingerprints)
+        return f"The best model is chosen by {BY_VALIDATION} ({slides} slides)."
+    if task.chosen_by == BY_LOSS:
+        return (
+            "There is no validation split: the best model is chosen by the training "
+            "loss."
+        )
+    return (
+        "There is no validation split with labels: the model of the last epoch is kept."
     )
 
 
@@ -108,6 +135,7 @@ def _finish(task: SlideTrainingTask, run: TrainingRun) -> Events:
         if run.best_step not in (-1, run.steps):
             best = load_model(folder.best, task.device)
             finished = yield from finished_model(task, best)
+        finished = as_chosen(task, finished)
         save_model(folder.best, finished)
         metrics = asdict(finished.card.metrics)
         folder.draw_curve()
@@ -118,6 +146,7 @@ def _finish(task: SlideTrainingTask, run: TrainingRun) -> Events:
         folder.last,
         run.steps,
         run.best_step if run.best_step >= 0 else run.steps,
+        task.chosen_by,
         metrics,
     )
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 # No more than this is written on average, nor this share of the time spent on it.
 BYTES_PER_SECOND = 4e6
 SHARE_OF_TIME = 0.05
+# What is smaller, and written sooner, than this is written as often as asked.
+SMALL_BYTES, SHORT_SECONDS = 20e6, 1.0
 # However few steps were taken, no more than this is lost.
 MOST_SECONDS = 600.0
 
@@ -36,4 +38,6 @@ class CheckpointClock:
     def written(self, step: int, *, seconds: float, size: int) -> None:
         """A checkpoint of ``size`` bytes was written, which took so many seconds."""
         self._step, self._time = step, self._now()
-        self._least = max(size / BYTES_PER_SECOND, seconds / SHARE_OF_TIME)
+        self._least = 0.0
+        if size > SMALL_BYTES or seconds > SHORT_SECONDS:
+            self._least = max(size / BYTES_PER_SECOND, seconds / SHARE_OF_TIME)

@@ -62,7 +62,10 @@ class ExactStep:
         self.budget = working_bytes(device)
 
     def __call__(
-        self, batch: ViewBatch, labels: Tensor | None = None, scale: float = 1.0
+        self,
+        batch: ViewBatch,
+        labels: Tensor | None = None,
+        scale: Tensor | float = 1.0,
     ) -> dict[str, Tensor]:
         """Set all parameters' gradients; give the loss and its parts.
 

@@ -15,6 +15,7 @@ from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.insight import results
 from spt_core.insight.class_map import class_map, mean_window_embedding
+from spt_core.insight.faithfulness import what_if
 from spt_core.insight.predicting import Patient, predict, read_for
 from spt_core.insight.wording import prediction_sentence
 from spt_core.learning.model_card import Calibration, patient_hmac
@@ -118,8 +119,23 @@ def test_a_temperature_that_does_not_help_is_not_applied(mean_model):
         assert found.calibrated is helps
         assert (found.probabilities == bare.probabilities).all() is not helps
         assert ("uncalibrated score" in prediction_sentence(found)) is not helps
-        drawn, _ = finish(class_map(mean_model, tokens))
-        assert drawn.calibrated is helps
+
+
+def test_calibration_is_claimed_of_whole_slides_alone(mean_model):
+    tokens = grid_tokens(np.ones((40, DIM)) * 0.2)
+    known = Calibration(temperature=2.0, error_before=0.2, error_after=0.1)
+    changed(mean_model, calibration=known)
+    whole = predict(mean_model, tokens, total=40)
+    part = predict(mean_model, tokens, total=41)
+    assert whole.calibrated
+    assert not part.calibrated
+    assert (part.probabilities == whole.probabilities).all()  # by another name
+    assert "uncalibrated score" in prediction_sentence(part)
+    drawn, _ = finish(class_map(mean_model, tokens))
+    assert not drawn.calibrated
+    asked = what_if(mean_model, tokens, np.arange(40) < 10)
+    assert asked.before.calibrated
+    assert not asked.after.calibrated
 
 
 def test_a_slide_or_patient_of_the_training_is_said(trained, model, mean_model):

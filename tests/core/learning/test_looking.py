@@ -89,7 +89,7 @@ def test_distances_are_those_of_slides_left_out(n):
     points = rng.normal(size=(n, 6)) @ axes
     statistics = {
         name: torch.as_tensor(value, dtype=torch.float32)
-        for name, value in _summary("embedding", points).items()
+        for name, value in _summary("embedding", points, range(n)).items()
     }
     quantiles = statistics["embedding_quantiles"]
     assert len(quantiles) == len(QUANTILES)
