@@ -130,6 +130,30 @@ def test_heads_are_the_papers():
         projection_head(4, 4, head="deep")
 
 
+def test_vicregs_variance_is_not_normalised_away():
+    kinds = [type(layer) for layer in VICReg(512).head]
+    assert kinds == [nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear]
+    kinds = [type(layer) for layer in VICReg(512, head="paper").head]
+    assert kinds == [nn.Linear, nn.ReLU, nn.Linear]
+
+
+def test_vicregs_variance_term_sees_embeddings_shrink():
+    torch.manual_seed(0)
+    objective, h = VICReg(32), torch.randn(2, 64, 32) + 3
+    middle = h.mean(dim=(0, 1))
+    terms = [
+        float(objective(middle + share * (h - middle))["variance"].detach())
+        for share in (1.0, 1e-2, 1e-3, 1e-4)
+    ]
+    assert terms == sorted(terms)
+    assert terms[2] > terms[0] + 0.2
+    assert terms[3] > 0.95  # 1 is collapse
+    # and so does what they are projected to
+    with torch.no_grad():
+        objective.head[-1].weight.mul_(0.01)
+    assert float(objective(h)["variance"].detach()) > 0.95
+
+
 def test_defaults_are_the_designs():
     assert SimCLR(8).temperature == SupCon(8).temperature == 0.07
     weights = {"invariance": 10, "variance": 10, "covariance": 1}

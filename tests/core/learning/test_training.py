@@ -24,6 +24,7 @@ from spt_core.learning.training import DivergedError, Epoch, resume, train
 from spt_core.learning.views import ViewSettings
 from spt_core.tokens import read_labels
 from spt_core.training.alarms import Collapsed, NotLearning
+from spt_core.training.objectives import VICReg
 from spt_core.training.signals import Validation
 from spt_core.training.step import ExactStep
 from tests.core.learning.runs import (
@@ -147,12 +148,41 @@ def test_a_loss_that_stays_at_chance_is_said_once(
     said = [event for event in train(still) if isinstance(event, NotLearning)]
     assert len(said) == times
     assert all(f"chance ({np.log(11):.3f})" in one.message for one in said)
+    assert all("after 30 steps" in one.message for one in said)  # of 30
+    assert all("Try --head batchnorm." in one.message for one in said)
 
 
 def test_a_collapse_is_seen_and_said(cohort, tmp_path, monkeypatch):
     monkeypatch.setattr("spt_core.training.alarms.COLLAPSED_SPREAD", 10.0)
     seen, _ = finish(train(tiny(cohort, tmp_path / "run", epochs=2)))
     assert sum(isinstance(event, Collapsed) for event in seen) == 1
+
+
+def test_embeddings_that_become_one_are_seen_and_said(cohort, tmp_path, monkeypatch):
+    """Views that only have to agree, and nothing that keeps slides apart."""
+
+    class Agree(VICReg):
+        def __init__(self, dim, **options):
+            super().__init__(dim, variance=0, covariance=0)
+            self.head = torch.nn.Identity()
+
+    monkeypatch.setattr(
+        "spt_core.learning.finish.build_objective", lambda _, e, **o: Agree(e.dim)
+    )
+    run = tiny(
+        *(cohort, tmp_path / "run", "vicreg"),
+        batch_size=18,
+        epochs=200,
+        learning_rate=1e-2,
+        weight_decay=0.0,
+        validate_epochs=10,
+        checkpoint_steps=1000,
+    )
+    seen, _ = finish(train(run))
+    spreads = [event.spread for event in seen if isinstance(event, Validation)]
+    (said,) = (event for event in seen if isinstance(event, Collapsed))
+    assert min(spreads) < spreads[0] / 100
+    assert "the model has collapsed" in said.message
 
 
 def test_fine_tuning_from_a_pretrained_model(undisturbed, cohort, tmp_path):
