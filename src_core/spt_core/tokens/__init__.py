@@ -6,11 +6,18 @@ from spt_core.tokens.feature_file import (
     read_tokens,
     write_tokens,
 )
-from spt_core.tokens.labels import Labels, SlideLabel, check_labels, read_labels
+from spt_core.tokens.labels import (
+    Labels,
+    PatientSource,
+    SlideLabel,
+    check_labels,
+    read_labels,
+)
 from spt_core.tokens.tokens import TokenFacts, Tokens
 
 __all__ = [
     "Labels",
+    "PatientSource",
     "SlideLabel",
     "TokenFacts",
     "TokenIndex",
