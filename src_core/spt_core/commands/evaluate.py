@@ -1,7 +1,6 @@
 """``spt evaluate``: how good a model is, on slides that it has not seen."""
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -79,28 +78,23 @@ def run(args: argparse.Namespace, console: Console) -> int:
     labels = labels_from(args)
     if labels is None:
         raise InputError("Give --labels CSV.")
-    model: str | Sequence[SlideModel]
-    keys: list[bytes | None] = []
-    if args.models[0] in POOLINGS:
-        if len(args.models) > 1:
-            raise InputError("Evaluate pooling by itself: it has no other models.")
-        model = args.models[0]
-    else:
-        paths = [Path(path) for path in args.models]
-        model = [load_model(path, choose_device(args.device)) for path in paths]
-        keys = [patients_key(path, args.patients_key) for path in paths]
-    if args.calibrate is not None and (isinstance(model, str) or len(model) > 1):
+    pooling = args.models[0] if args.models[0] in POOLINGS else None
+    if pooling and len(args.models) > 1:
+        raise InputError("Evaluate pooling by itself, without other models.")
+    paths = [] if pooling else [Path(path) for path in args.models]
+    models = [load_model(path, choose_device(args.device)) for path in paths]
+    if args.calibrate is not None and len(models) != 1:
         raise InputError("One model is calibrated at a time: name one model file.")
-    if args.calibrate is not None and not model[0].classes:
+    if args.calibrate is not None and not models[0].classes:
         raise InputError("This model names no classes: there is nothing to calibrate.")
     found = console.follow(
         evaluate(
-            model,
+            pooling or models,
             args.features,
             labels,
             folds=options.folds,
             repeats=options.repeats,
-            keys=keys,
+            keys=[patients_key(path, args.patients_key) for path in paths],
             ignore_split=args.ignore_split,
             include_slide_names=args.include_slide_name,
         ),
@@ -110,8 +104,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     write_evaluation(args.out, found, called)
     console.say(table(found))
     console.say(f"Written: {args.out}")
-    if args.calibrate is not None and not isinstance(model, str):
-        _calibrate(args.calibrate, model[0], found, console)
+    if args.calibrate is not None:
+        _calibrate(args.calibrate, models[0], found, console)
     console.record({"event": "done", "report": str(args.out), "rows": _records(found)})
     return 0
 

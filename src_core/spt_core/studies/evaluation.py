@@ -345,8 +345,8 @@ def _result(
     mixed = 0
     if is_known and len(asked_patients) < len(asked):
         first = next(iter(by_method.values()))[0]
-        _, _, mixed = of_patients(first, patients)
-        rows += _rows(by_method, patients, PATIENTS)
+        _, pure, mixed = of_patients(first, patients)
+        rows += _rows(by_method, patients, PATIENTS) if pure else []
     temperature = None
     slides = embedded[0]
     if slides.scores is not None and slides.own_y is not None:

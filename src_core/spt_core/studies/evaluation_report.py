@@ -83,7 +83,7 @@ def what_it_means(found: Evaluation) -> str:
     return (
         f"{spread}, and in brackets the 95 % interval from {found.draws:,} resamplings "
         f"of the {over} within their class. The interval is of these fitted models: "
-        "how much another training would vary is not in it. The AUC is measured within "
+        "how much a repeated training would vary is not in it. The AUC is measured within "
         "each fold and averaged."
     )
 
