@@ -19,7 +19,7 @@ _CHUNK = 2**20
 
 
 def encoders_folder() -> Path:
-    """Where fetched weights are kept; the environment may name another place."""
+    """Where fetched weights are kept; the environment may name another folder."""
     cache = os.environ.get("NAPARI_SPT_CACHE") or user_cache_dir("napari-spt", False)
     return Path(cache) / "encoders"
 
@@ -64,7 +64,7 @@ def fill(
         if not name.removeprefix("module.").startswith(leave_out)
         or name.removeprefix("module.") in wanted
     }
-    # Counters of training; files leave them out, and nothing depends on them.
+    # Counters used in training; files leave them out, and nothing depends on them.
     missing = [
         name
         for name in wanted

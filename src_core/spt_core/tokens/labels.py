@@ -1,4 +1,4 @@
-"""labels.csv: which slide is of which class and patient, checked whole."""
+"""labels.csv: the class and patient of each slide, with all errors at once."""
 
 import csv
 import os
@@ -30,7 +30,7 @@ class SlideLabel:
 
 @dataclass(frozen=True)
 class Labels:
-    """All rows by slide name, and the remarks that stop nothing."""
+    """All rows by slide name, and remarks that do not stop a run."""
 
     by_slide: dict[str, SlideLabel]
     remarks: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Labels:
 
 
 def read_labels(path: str | os.PathLike[str]) -> Labels:
-    """Read and check a labels file by itself; everything wrong is said at once."""
+    """Read and check a labels file by itself; all errors are reported at once."""
     path = Path(path)
     header, reader = read_table(path, "labels file", "slide,label")
     missing = [name for name in ("slide", "label") if name not in header]
@@ -74,7 +74,7 @@ def read_labels(path: str | os.PathLike[str]) -> Labels:
 def read_table(
     path: Path, what: str, columns: str
 ) -> tuple[list[str], Iterable[dict[str, str]]]:
-    """The columns of a CSV file, in small letters, and its rows."""
+    """The columns of a CSV file, in lower case, and its rows."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -100,11 +100,11 @@ def check_labels(
     supervised: bool = False,
     folds: int = 0,
 ) -> tuple[str, ...]:
-    """Check labels against the slides at hand before a run; say all at once.
+    """Check labels against the slides before a run; all errors at once.
 
     Returns
     -------
-    Remarks that stop nothing.
+    Remarks that do not stop the run.
     """
     wrong: list[str] = []
     known = set(slides)
