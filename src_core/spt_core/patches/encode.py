@@ -33,7 +33,7 @@ from spt_core.tokens import layout
 
 Event = Progress | Note | SlideStarted | PartialTokens | SlideResult
 
-# The rate is that of the last so many seconds.
+# The rate is measured over the last seconds, this many.
 _RATE_SECONDS = 20.0
 
 
@@ -51,7 +51,7 @@ def encode_slide(
     """Encode one slide into a feature file, showing tokens as they come.
 
     Closing the generator stops the work within one batch and keeps what is done; the
-    same call then goes on from there.
+    same call then continues from there.
 
     Parameters
     ----------
@@ -62,11 +62,11 @@ def encode_slide(
     l0_from
         Begin at this level-0 (x, y) and go outwards, instead of from coarse to fine.
     order
-        In which order to encode, instead of either.
+        Order of encoding, instead of either.
     name
-        What to call the slide and its feature file, where not by its own name.
+        Name of the slide and its feature file, instead of the slide's own.
     tissue
-        Where the tissue is, if that is known already.
+        The slide's tissue, if it is known already.
 
     Yields
     ------
@@ -152,7 +152,7 @@ def _take(
     meter: "_Meter",
     give_tokens: bool,
 ) -> Iterator[Event]:
-    """Deal with one thing that came out of the pipeline."""
+    """Handle one item that came out of the pipeline."""
     if isinstance(step, SlideResult):
         meter.ended(step)
         yield step
@@ -233,7 +233,7 @@ def _outwards(
 
 
 class _Meter:
-    """How far a run is. The patches of slides not yet seen are guessed from others."""
+    """Progress of a run; the patches of slides not yet opened are estimated."""
 
     def __init__(self, slides: int) -> None:
         self.slides = slides
@@ -269,7 +269,7 @@ class _Meter:
 def slide_tasks(
     paths: Iterable[Path], out: Path, mpp_by_name: dict[str, float] | None = None
 ) -> list[SlideTask]:
-    """One task a slide; two slides of one name stop the run."""
+    """One task per slide; two slides of one name stop the run."""
     tasks: dict[str, SlideTask] = {}
     for path in paths:
         name = slide_name(path)
