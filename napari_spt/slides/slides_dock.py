@@ -22,6 +22,7 @@ from napari_spt.slides.open_command import (
     recent_slides,
     set_default,
 )
+from spt_core.notice import NOT_FOR_DIAGNOSIS
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
@@ -48,7 +49,7 @@ class SlidesDock(QWidget):
             "the window, napari opens it with this plugin without asking"
         )
         self.default.setChecked(is_default())
-        about = QLabel("For research, not for diagnosis.")
+        about = QLabel(NOT_FOR_DIAGNOSIS)
 
         layout = QVBoxLayout(self)
         layout.addWidget(self.open_button)
