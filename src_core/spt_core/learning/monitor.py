@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from spt_core.devices import all_threads
 from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.cohort import Cohort, CohortSlide
 from spt_core.training.knn import knn_probabilities, mean_class_accuracy
@@ -68,7 +69,8 @@ def embed_slide(
     encoder: Aggregator, slide: CohortSlide, device: torch.device
 ) -> NDArray[np.float32]:
     """The embedding (dim,) of a whole slide."""
-    return _embed(encoder, slide, np.arange(len(slide)), device)
+    with all_threads(device):
+        return _embed(encoder, slide, np.arange(len(slide)), device)
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spt_core.devices import choose_device
+from spt_core.devices import choose_device, useful_threads
 from spt_core.errors import InputError
 from spt_core.events import Note
 from spt_core.learning.cohort import Cohort, open_cohort
@@ -73,7 +73,8 @@ def train(
         if resume:
             run.restore()
         yield Note(_opening(task, run))
-        with run.recorded():
+        weights = sum(weight.numel() for weight in task.encoder.parameters())
+        with useful_threads(device, weights), run.recorded():
             yield from run.events()
             result = yield from _finish(task, run)
         return result

@@ -54,8 +54,11 @@ def encode_on_cluster(
 
     # An encoder that cannot be loaded is reported once, not once per slide.
     load_encoder(settings.encoder, settings.weights)
+    local = scheduler is None
+    if local:
+        yield from _shared_gpus(settings.device, workers)
     with ExitStack() as stack:
-        if scheduler is None:
+        if local:
             import dask
 
             stack.enter_context(
@@ -80,7 +83,15 @@ def encode_on_cluster(
                     f"There is no scheduler at {scheduler} ({error}). Start one with "
                     "'dask scheduler', or use --workers N on this computer."
                 ) from error
-        return (yield from _run(stack.enter_context(client), tasks, settings))
+        client = stack.enter_context(client)
+        return (yield from _run(client, tasks, settings, own_gpus=local))
+
+
+def _shared_gpus(wanted: str, workers: int) -> Iterator[Note]:
+    used = {devices.own_gpu(wanted, worker) for worker in range(workers)}
+    if len(used) < workers and devices.choose_device(wanted).type == "cuda":
+        count = "one GPU" if len(used) == 1 else f"{len(used)} GPUs"
+        yield Note(f"{workers} workers share {count}; one worker per GPU is enough.")
 
 
 def _share_of_this_computer(settings: EncodeSettings, workers: int) -> EncodeSettings:
@@ -96,7 +107,11 @@ def _share_of_this_computer(settings: EncodeSettings, workers: int) -> EncodeSet
 
 
 def _run(
-    client: Any, tasks: Sequence[SlideTask], settings: EncodeSettings
+    client: Any,
+    tasks: Sequence[SlideTask],
+    settings: EncodeSettings,
+    *,
+    own_gpus: bool,
 ) -> Generator[Event, None, list[SlideResult]]:
     from distributed import Event as Signal
 
@@ -108,7 +123,13 @@ def _run(
     futures = {}
     for task in tasks:
         future = client.submit(
-            _encode_one, task, settings, topic, key=f"{topic}-{task.name}", pure=False
+            _encode_one,
+            task,
+            settings,
+            topic,
+            own_gpu=own_gpus,
+            key=f"{topic}-{task.name}",
+            pure=False,
         )
         futures[future] = task
         future.add_done_callback(ended.put)
@@ -181,12 +202,17 @@ class _Totals:
         yield Progress(done, total, rate or None, message)
 
 
-def _encode_one(task: SlideTask, settings: EncodeSettings, topic: str) -> SlideResult:
+def _encode_one(
+    task: SlideTask, settings: EncodeSettings, topic: str, *, own_gpu: bool
+) -> SlideResult:
     """Encode one slide in a worker, reporting to whoever listens to the topic."""
     from distributed import Event as Signal
     from distributed import get_worker
 
     worker = get_worker()
+    if own_gpu:  # a local cluster's workers are called 0, 1, 2 ...
+        device = devices.own_gpu(settings.device, int(worker.name))
+        settings = replace(settings, device=device)
     stop = Signal(topic)
     key = (settings.encoder, settings.weights)
     if key not in _encoders:

@@ -111,6 +111,7 @@ def encode_slides(
     """
     settings = settings or EncodeSettings()
     device = devices.choose_device(settings.device)
+    precision = devices.inference_precision(device, settings.precision)
     if encoder is None:
         encoder = load_encoder(settings.encoder, settings.weights)
     slides = (
@@ -119,6 +120,7 @@ def encode_slides(
     pipeline = Pipeline(
         encoder,
         device,
+        precision=precision,
         batch_size=settings.batch_size,
         readers=settings.readers,
         lanes=settings.lanes,

@@ -24,6 +24,7 @@ from spt_core.patches.job import SlideJob
 from spt_core.patches.reading import read_patches
 from spt_core.patches.ring import BlockPlace, Encoded, PatchBatch, Slot, capacity
 from spt_core.patches.settings import SlideResult
+from spt_core.tokens import writing
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,8 @@ class Pipeline:
 
     Parameters
     ----------
+    precision
+        In which the encoder runs; None is float32.
     batch_size
         Patches that are encoded at once; halved where memory does not suffice.
     readers, lanes, threads
@@ -46,12 +49,14 @@ class Pipeline:
         encoder: PatchEncoder,
         device: torch.device,
         *,
+        precision: torch.dtype | None = None,
         batch_size: int | None = None,
         readers: int | None = None,
         lanes: int | None = None,
         threads: int | None = None,
     ) -> None:
         self.device = device
+        self.precision = precision
         self.encoder = encoder.to(device)
         self.batch_size = max(1, batch_size or devices.usual_batch(device))
         self.micro_batch = self.batch_size
@@ -280,9 +285,18 @@ class Pipeline:
         pixels = batch.pixels[: batch.count]
         if not readable.all():
             pixels = pixels[torch.from_numpy(readable)]
+        if len(pixels) and not job.cancelled:
+            x = self._features(pixels, job)
+        else:
+            x = torch.empty(0, self.encoder.card.dim)
+            readable = readable & False
+        return Encoded(job, rows[readable], x.numpy(), rows[~readable])
+
+    def _features(self, pixels: torch.Tensor, job: SlideJob) -> torch.Tensor:
+        precision = self.precision  # another lane may change it meanwhile
 
         def attempt(size: int) -> torch.Tensor:
-            with devices.autocast(self.device):
+            with devices.cast_to(self.device, precision):
                 parts = [
                     self.encoder(
                         devices.copy_to(part, self.device), job.size, job.stain
@@ -291,9 +305,13 @@ class Pipeline:
                 ]
             return torch.cat(parts).float().cpu()
 
-        if len(pixels) and not job.cancelled:
+        x, self.micro_batch = devices.with_back_off(attempt, self.micro_batch)
+        if precision is torch.float16 and not x.isfinite().all():
+            log.warning(
+                "The encoder %s leaves the range of float16: it runs in float32 now.",
+                self.encoder.card.name,
+            )
+            self.precision = precision = None
             x, self.micro_batch = devices.with_back_off(attempt, self.micro_batch)
-        else:
-            x = torch.empty(0, self.encoder.card.dim)
-            readable = readable & False
-        return Encoded(job, rows[readable], x.numpy(), rows[~readable])
+        job.extra[writing.PRECISION] = devices.precision_name(precision)
+        return x

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from spt_core.devices import full_precision
 from spt_core.slides import Slide
 from spt_core.slides.grid import PatchGrid
 from spt_core.slides.stain import (
@@ -28,7 +29,7 @@ class StainStep:
     def __call__(self, pixels: Tensor) -> Tensor:
         """Convert float32 pixels (b, 3, h, w) of 0 to 255, ideally channels last."""
         # Half precision is too coarse for logarithms: a colour would drift.
-        with torch.autocast(pixels.device.type, enabled=False):
+        with full_precision(pixels.device):
             od = (pixels + 1).mul_(1 / LIGHT).log_().neg_()
             od = od.permute(0, 2, 3, 1) @ self._matrix.to(od.device)  # (b, h, w, 3)
             rgb = od.neg_().exp_().mul_(LIGHT).sub_(1).clamp_(0, 255)

@@ -40,6 +40,7 @@ SLIDE_BYTES = "slide_bytes"
 SLIDE_MTIME = "slide_mtime_ns"
 SLIDE_MPP = "slide_mpp"  # (x, y), micrometres per level-0 pixel that were used
 MIN_TISSUE = "min_tissue"
+PRECISION = "precision"  # in which the encoder ran, the last time it did
 
 
 class SlideInUseError(InputError):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spt_core.devices import choose_device
+from spt_core.devices import choose_device, fixed_shapes
 from spt_core.errors import InputError
 from spt_core.events import Note
 from spt_core.patches.encoder_file import ENCODER_FILE
@@ -41,7 +41,7 @@ def train_patches(settings: PatchTrainSettings, *, resume: bool = False) -> Even
     Ctrl-C. ``resume`` goes on with the run in ``settings.out``.
     """
     device = own_device(choose_device(settings.device))
-    with joined(device) as processes:
+    with joined(device) as processes, fixed_shapes(device):
         folder = RunFolder(Path(settings.out), COMMAND, ENCODER_FILE)
         if not resume and processes.first:
             folder.refuse_if_begun()
