@@ -19,7 +19,7 @@ import numpy as np
 
 from spt_core.errors import InputError
 from spt_core.files import written_whole
-from spt_core.slides.tissue import Tissue
+from spt_core.slides.tissue_mask import Tissue
 from spt_core.tokens import layout, read_index
 from spt_core.tokens.writing import SlideInUseError, discard_unfinished
 

@@ -21,7 +21,7 @@ from spt_core.insight.results import (
     TissueMap,
     WhatIf,
 )
-from spt_core.slides.tissue import Tissue
+from spt_core.slides.tissue_mask import Tissue
 
 # Raised with every change of a message; an engine of another version is refused.
 VERSION = 1

@@ -9,7 +9,7 @@ from spt_core.errors import InputError
 from spt_core.patches.encoder import EncoderCard
 from spt_core.slides.grid import MIN_TISSUE
 from spt_core.slides.stain import NO_STAIN, STAINS
-from spt_core.slides.tissue import Tissue
+from spt_core.slides.tissue_mask import Tissue
 from spt_core.tokens.tokens import Tokens
 
 
