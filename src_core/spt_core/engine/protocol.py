@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -297,7 +298,11 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Failed:
-    """The request ended without an answer; what was found so far is kept."""
+    """The request ended without an answer; what was found so far is kept.
+
+    Without a request's number: the engine itself is lost. Every request that was open
+    has been told before.
+    """
 
     kind: FailureKind
     reason: str = ""
@@ -308,13 +313,7 @@ class Failed:
 End = (
     Analysed | TissueMapped | WithoutAnswered | FaithfulnessChecked | Cancelled | Failed
 )
-END_TYPES = (
-    Analysed,
-    TissueMapped,
-    WithoutAnswered,
-    FaithfulnessChecked,
-    Cancelled,
-    Failed,
-)
 Reply = Starting | Ready | Working | Noticed | Started | Predicted | ClassesMapped | End
 Message = Request | Control | Reply
+
+END_TYPES: tuple[type, ...] = get_args(End)
