@@ -4,8 +4,9 @@ Names are loaded when first asked for: result types, maps and exploration are nu
 and a window that shows them never loads torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from spt_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from spt_core.insight.class_map import class_map
@@ -46,8 +47,4 @@ __all__ = [
     "what_if",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'spt_core.insight' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazy_names(__name__, _HOMES)

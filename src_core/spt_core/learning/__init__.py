@@ -4,8 +4,9 @@ Names are loaded when first asked for: the views are numpy, and a window that pr
 them never loads torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from spt_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from spt_core.learning.model_file import SlideModel, load_model
@@ -22,8 +23,4 @@ _HOMES = {
 
 __all__ = ["SlideEncoder", "SlideModel", "ViewSettings", "load_model", "slide_views"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'spt_core.learning' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazy_names(__name__, _HOMES)
