@@ -11,6 +11,7 @@ from spt_core.lazy import lazy_names
 if TYPE_CHECKING:
     from spt_core.insight.class_map import class_map
     from spt_core.insight.exploring import explore, look_alikes
+    from spt_core.insight.exporting import Findings, write_findings
     from spt_core.insight.faithfulness import faithfulness, what_if
     from spt_core.insight.growing import predict_slide
     from spt_core.insight.maps import CellMap, attention_values, cell_map
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "CellMap": "spt_core.insight.maps",
     "ClassMap": "spt_core.insight.results",
+    "Findings": "spt_core.insight.exporting",
     "Prediction": "spt_core.insight.results",
     "attention_values": "spt_core.insight.maps",
     "cell_map": "spt_core.insight.maps",
@@ -30,11 +32,13 @@ _HOMES = {
     "predict": "spt_core.insight.predicting",
     "predict_slide": "spt_core.insight.growing",
     "what_if": "spt_core.insight.faithfulness",
+    "write_findings": "spt_core.insight.exporting",
 }
 
 __all__ = [
     "CellMap",
     "ClassMap",
+    "Findings",
     "Prediction",
     "attention_values",
     "cell_map",
@@ -45,6 +49,7 @@ __all__ = [
     "predict",
     "predict_slide",
     "what_if",
+    "write_findings",
 ]
 
 __getattr__ = lazy_names(__name__, _HOMES)
