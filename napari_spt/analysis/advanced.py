@@ -17,7 +17,7 @@ from qtpy.QtWidgets import (
 )
 
 from napari_spt.analysis.view_controls import MEAN, PERCENTILE, TIMES
-from napari_spt.parts.beside import beside
+from napari_spt.parts.background import run_in_background
 from napari_spt.parts.settings import remember, remembered
 from napari_spt.parts.widgets import text
 
@@ -194,11 +194,11 @@ class Advanced(QWidget):
 
     def _tend_cache(self, limit: int | None) -> None:
         """Beside the window: a folder may be large, or on a slow disk."""
-        beside(
+        run_in_background(
             lambda: _cache_size(limit),
             self._say_size,
             lambda error: show_error(f"The kept features cannot be tended: {error}"),
-            of=self,
+            owner=self,
         )
 
     def _say_size(self, size: int) -> None:

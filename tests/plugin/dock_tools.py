@@ -12,8 +12,8 @@ from qtpy.QtWidgets import (
 
 from napari_spt.analysis.display import Shown
 from napari_spt.analysis.layers import SlideMaps
-from napari_spt.analysis.state import Analysis, SlideSource
-from napari_spt.slides.slide_source import key_of, slide_source
+from napari_spt.analysis.state import Analysis
+from napari_spt.slides.slide_source import SlideSource, key_of, slide_source
 
 SLOW = 120_000
 CONTROLS = (QAbstractButton, QAbstractSlider, QAbstractSpinBox, QComboBox)

@@ -11,7 +11,7 @@ from napari_spt.analysis.report_dialog import with_ending
 from napari_spt.parts.engine import Message
 from napari_spt.parts.post import post
 from napari_spt.parts.settings import remember, remembered
-from napari_spt.slides import open_command as _open_command
+from napari_spt.slides.open_command import recent_slides
 from tests.made_slides import picture, write_tiff
 from tests.plugin.dock_tools import known, open_slide, wait_ended
 
@@ -159,7 +159,7 @@ def test_opening_a_slide_from_the_dock_asks_nothing(open_dock, tmp_path, qtbot):
     boxes = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox)]
     assert not any(box.isVisible() for box in boxes)
     assert dock.analyse.isEnabled()
-    assert _open_command.recent_slides()
+    assert recent_slides()
 
 
 def test_without_a_model_it_says_what_it_does(open_dock, sample, qtbot):

@@ -9,7 +9,7 @@ from napari_spt.analysis.advanced import _cache_size, pictures_folder
 from napari_spt.parts import post as _post
 from napari_spt.parts.engine import Message
 from napari_spt.parts.post import Post
-from napari_spt.slides.picture_slide import as_slide
+from napari_spt.slides.picture_slide import write_picture_slide
 from spt_core.insight.similarity import LookAlikes
 from tests.made_slides import picture, write_tiff
 from tests.plugin.dock_tools import known, open_slide
@@ -182,7 +182,10 @@ def test_a_window_that_is_gone_hears_nothing(told):
 def test_pictures_are_counted_and_cleared(tmp_path, monkeypatch):
     monkeypatch.setenv("NAPARI_SPT_CACHE", str(tmp_path))
     pixels = picture(700, 600)
-    written = [as_slide(pixels, (um, um)) for um in (0.25, 0.5)]
+    written = [
+        write_picture_slide(pixels, mpp_xy=(um, um), folder=pictures_folder())
+        for um in (0.25, 0.5)
+    ]
     sizes = [path.stat().st_size for path in written]
     assert _cache_size(None) == sum(sizes)
     assert _cache_size(sizes[1]) == sizes[1]

@@ -11,10 +11,10 @@ from qtpy.QtCore import QPoint, Qt
 from qtpy.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 from napari_spt.analysis.legends import ClassPart, HeatPart, Legend
+from napari_spt.analysis.open_command import open_analysis
 from napari_spt.analysis.reading import headline, seen_words
 from napari_spt.analysis.state import Pace, Reading
 from napari_spt.analysis.words import pace_words
-from napari_spt.slides.open_command import open_analysis
 from spt_core.insight.colours import NOT_WHERE
 from tests.made_slides import picture, write_svs
 from tests.plugin.dock_tools import controls_of, known, open_slide, words_of

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from napari_spt.analysis.state import Analysis, SlideSource
+from napari_spt.analysis.state import Analysis
+from napari_spt.slides.slide_source import SlideSource
 from spt_core import load_model, open_slide, read_tokens
 from spt_core.devices import with_back_off
 from spt_core.engine.failures import explain

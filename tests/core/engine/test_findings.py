@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from napari_spt.analysis.report import write_findings
-from napari_spt.analysis.state import Analysis, SlideSource
+from napari_spt.analysis.state import Analysis
+from napari_spt.slides.slide_source import SlideSource
 from spt_core import bundled, open_slide
 from spt_core.insight.geometry import STATED_BY_USER
 from tests.core.engine.pipe import of
