@@ -137,8 +137,8 @@ class MapRenderer:
             overlay.draw_likeness(now.row)
             self._watch(overlay)
             self._follow_layers()
-        elif before is not None and self.state.is_known(before.analysis):
-            overlay = self.overlay(before.analysis)
+        elif before is not None and before.analysis.key in self.overlays:
+            overlay = self.overlays[before.analysis.key]
             overlay.end_likeness()
             overlay.draw_attention(self.state.view)
             overlay.follow_class_control(self.state.view)

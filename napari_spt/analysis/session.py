@@ -11,16 +11,18 @@ from napari.utils.notifications import show_error, show_info, show_warning
 from qtpy.QtWidgets import QWidget
 
 from napari_spt.analysis.kept import features_folder, pictures_folder
-from napari_spt.analysis.state import Analysis, AnalysisState, Change, Phase
+from napari_spt.analysis.state import Analysis, AnalysisState, Change
 from napari_spt.analysis.words import failure_words, notice_words
-from napari_spt.parts.beside import beside
+from napari_spt.parts.background import run_in_background
 from napari_spt.parts.post import Callback, post
 from napari_spt.slides.slide_source import SlideSource, key_of, picture_pixels
 from spt_core.engine.protocol import (
     END_TYPES,
     Analyse,
+    Analysed,
     Failed,
     MapTissue,
+    Noticed,
     Question,
     Reply,
 )
@@ -77,7 +79,7 @@ class Session:
 
     def _write_picture(self, layer: Layer, source: SlideSource) -> None:
         """A picture that is in the window alone is first written to a file."""
-        from napari_spt.slides.picture_slide import as_slide
+        from napari_spt.slides.picture_slide import write_picture_slide
 
         um = self.state.slide_mpp
         mpp_xy = (um, um) if um is not None else source.mpp_xy
@@ -95,7 +97,11 @@ class Session:
 
         self.state.set_preparing(True)
         self._in_background(
-            lambda: as_slide(picture_pixels(layer), mpp_xy), written, failed
+            lambda: write_picture_slide(
+                picture_pixels(layer), mpp_xy=mpp_xy, folder=pictures_folder()
+            ),
+            written,
+            failed,
         )
 
     def _ask(
@@ -155,11 +161,11 @@ class Session:
         self.state.apply(analysis, reply)
         if self.is_closed or not self.state.is_known(analysis):
             return
-        if analysis.notices and reply is analysis.notices[-1]:
-            show_warning(notice_words(analysis.notices[-1]))
+        if isinstance(reply, Noticed):
+            show_warning(notice_words(reply))
         elif isinstance(reply, Failed):
             show_error(failure_words(reply, analysis.slide.name))
-        elif analysis.phase == Phase.DONE:
+        elif isinstance(reply, Analysed):
             self.make_room()
             self._prepare_look_alikes(analysis)
             if analysis.asked.model is None:
@@ -270,13 +276,15 @@ class Session:
         then: Callable,
         failed: Callable[[Exception], None],
     ) -> None:
-        beside(work, then, failed, of=self._owner)
+        run_in_background(work, then, failed, owner=self._owner)
 
 
 def _cache_size(limit: int | None) -> int:
-    from spt_core.engine.cache import kept_size
+    """Bytes that are kept, after making room where there is a limit."""
+    from spt_core.engine.cache import cache_size, make_room
 
-    return kept_size(features_folder(), pictures_folder(), limit=limit)
+    folders = features_folder(), pictures_folder()
+    return cache_size(*folders) if limit is None else make_room(*folders, limit=limit)
 
 
 def _look_alikes(features: Path) -> tuple:

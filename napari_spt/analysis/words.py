@@ -43,6 +43,9 @@ _STEPS = {
 }
 
 
+_TRAINED_ON = (RemarkKind.TRAINED_ON_SLIDE, RemarkKind.TRAINED_ON_PATIENT)
+
+
 # The slide
 
 
@@ -102,8 +105,18 @@ def seen_words(prediction: Prediction) -> str:
     return f"Seen {share} % of the tissue so far."
 
 
+def remark_lines(prediction: Prediction) -> list[str]:
+    """What else to know of an answer; what is said beside it is not said again."""
+    _, doubt = headline(prediction)
+    said = doubt and doubt == _known_from_training(prediction)
+    return [
+        remark_words(remark)
+        for remark in prediction.remarks
+        if not (said and remark.kind in _TRAINED_ON)
+    ]
+
+
 def remark_words(remark: Remark) -> str:
-    """What else to know of an answer."""
     value = remark.value
     match remark.kind:
         case RemarkKind.TRAINED_ON_SLIDE:

@@ -31,7 +31,7 @@ class NumberBox(FloatSpinBox):
 
     def __init__(self, setting: Setting, **options: Any) -> None:
         hint = setting.hint
-        self._is_whole = setting.kind is int
+        self._is_whole = setting.is_whole
         self._has_none = setting.optional
         digits = 0 if self._is_whole else hint.digits
         step = 10.0**-digits

@@ -5,8 +5,11 @@ result. A command prints them, a widget shows them, a test reads them; closing t
 generator cancels the work.
 """
 
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,19 @@ class Note:
     """A sentence the user should read, which stops nothing."""
 
     message: str
+
+
+def finish(
+    events: Generator[Any, None, Result], each: Callable[[Any], object] | None = None
+) -> Result:
+    """Run long work to its end, showing ``each`` its events; give back its result."""
+    while True:
+        try:
+            event = next(events)
+        except StopIteration as stop:
+            return stop.value
+        if each is not None:
+            each(event)
 
 
 def event_record(event: Any) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Hint:
     automatic
         What None stands for.
     digits
-        Decimals that matter, where a window shows a fraction.
+        Decimals that matter; 0 means a whole number, or infinity.
     is_range
         A pair is a lowest and a highest value.
     advanced
@@ -82,6 +82,10 @@ class Setting:
     def flags(self) -> tuple[str, ...]:
         return self.hint.flags or ("--" + self.name.replace("_", "-"),)
 
+    @property
+    def is_whole(self) -> bool:
+        return self.kind is int or (self.kind is float and self.hint.digits == 0)
+
     def problem(self, value: Any, called: str) -> str | None:
         """What is wrong with a value, as a sentence; None where nothing is."""
         if value is None and self.optional:
@@ -124,9 +128,7 @@ class Setting:
 
 Device = Annotated[
     str,
-    Hint(
-        "where to compute: auto, cpu, cuda, cuda:1 or mps", label="Device", metavar="ID"
-    ),
+    Hint("where to compute: auto, cpu, cuda, cuda:1 or mps", metavar="DEVICE"),
 ]
 
 

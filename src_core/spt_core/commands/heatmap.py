@@ -4,13 +4,16 @@ import argparse
 import hashlib
 from collections.abc import Generator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from spt_core.commands.console import Console
+from spt_core.commands.options import add_options, settings_from
 from spt_core.commands.predict import Asker, add_model_argument, add_shared_arguments
 from spt_core.errors import InputError
 from spt_core.events import Note
+from spt_core.hints import Hint
 
 if TYPE_CHECKING:
     from spt_core.insight.faithfulness import Faithfulness
@@ -27,6 +30,14 @@ FORMATS = {
 }
 
 
+@dataclass(frozen=True)
+class HeatmapOptions:
+    stride: Annotated[
+        int,
+        Hint("distance between windows of the class map", above=0, unit="patches"),
+    ] = 4
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "The ending of FILE chooses the format: .geojson (QuPath), .ome.tif, .png, or "
@@ -37,53 +48,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "sources",
         metavar="SLIDE_OR_FEATURES",
         type=Path,
-        help="a slide or its features",
+        help="slide, or its feature file",
     )
     parser.add_argument(
-        "--out", type=Path, nargs="+", required=True, metavar="FILE", help="to write"
+        "--out",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="files to write",
     )
     parser.add_argument(
         "--slide",
         type=Path,
-        help="the slide of the features, for pictures of its tissue",
+        metavar="SLIDE",
+        help="slide that the features are of, for pictures of its tissue",
     )
     parser.add_argument(
         "--show",
         choices=("attention", "classes"),
         default="attention",
-        help="in a PNG (default: %(default)s)",
+        help="what a PNG shows (default: %(default)s)",
     )
     parser.add_argument(
         "--scale",
         choices=("times-average", "percentile"),
         default="times-average",
-        help="of attention in a PNG: the same for every slide, or all colours on each "
-        "(default: %(default)s)",
+        help="scale of attention in a PNG: times-average is the same for every slide, "
+        "percentile uses all colours on each (default: %(default)s)",
     )
+    add_options(parser, HeatmapOptions, "stride")
     parser.add_argument(
-        "--stride",
-        type=int,
-        default=4,
-        help="of the class map's windows, in patches (default: %(default)s)",
+        "--no-class-map", action="store_true", help="compute attention alone"
     )
-    parser.add_argument("--no-class-map", action="store_true", help="attention alone")
     parser.add_argument(
         "--check",
         action="store_true",
-        help="add to a report whether the attention matters (takes a while)",
+        help="check whether attention matters, and add the result to a report (takes "
+        "a while)",
     )
     parser.add_argument(
         "--include-slide-name",
         action="store_true",
-        help="call the slide by its name instead of a pseudonym",
+        help="name the slide by its name instead of a pseudonym",
     )
     add_shared_arguments(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
     formats = [_format(path) for path in args.out]
-    if args.stride < 1:
-        raise InputError("--stride is at least 1.")
+    settings_from(args, HeatmapOptions)
     with Asker(args) as asker:
         if len(asker.sources) != 1:
             raise InputError(

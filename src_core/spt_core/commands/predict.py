@@ -5,14 +5,19 @@ import csv
 import json
 import tempfile
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from spt_core import bundled
 from spt_core.commands.console import Console
+from spt_core.commands.options import add_options, settings_from
 from spt_core.errors import InputError
 from spt_core.events import Note
 from spt_core.files import written_whole
+from spt_core.hints import Hint
+from spt_core.insight.results import Verdict
+from spt_core.patches.settings import EncodeSettings
 from spt_core.tokens import layout
 
 if TYPE_CHECKING:
@@ -25,6 +30,20 @@ if TYPE_CHECKING:
 KEY_FILE = "patients.key"
 
 
+@dataclass(frozen=True)
+class PredictOptions:
+    margin: Annotated[
+        float,
+        Hint(
+            "smallest difference between the two most likely classes; below it the "
+            f"verdict is '{Verdict.UNDECIDED}'",
+            minimum=0,
+            maximum=1,
+            metavar="SHARE",
+        ),
+    ] = 0.1
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "For research, not for diagnosis."
     add_model_argument(parser)
@@ -33,15 +52,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SLIDE_OR_FEATURES",
         nargs="+",
         type=Path,
-        help="slides, feature files, or folders of them",
+        help="slides, feature files, or folders of either",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="write the results as .json or .csv"
+        "--out", type=Path, metavar="FILE", help="file for the results (.json or .csv)"
     )
     parser.add_argument(
         "--include-slide-name",
         action="store_true",
-        help="write slides' names into the file instead of pseudonyms",
+        help="name slides in the file by their names instead of pseudonyms",
     )
     add_shared_arguments(parser)
 
@@ -52,8 +71,8 @@ def add_model_argument(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         nargs="?",
         type=Path,
-        help="a model file, *.safetensors (default: the bundled demonstration, which "
-        "knows sample tissue alone)",
+        help="model file, *.safetensors (default: the bundled demonstration, which "
+        "knows only synthetic tissue)",
     )
 
 
@@ -70,38 +89,31 @@ def settle_model(args: argparse.Namespace) -> None:
 
 
 def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
-    """What every command that asks a model about a slide takes."""
-    from spt_core.insight.results import Verdict
-
-    parser.add_argument(
-        "--margin",
-        type=float,
-        default=0.1,
-        help=f"closer classes are '{Verdict.UNDECIDED}' (default: %(default)s)",
-    )
+    """Options of every command that asks a model about a slide."""
+    add_options(parser, PredictOptions, "margin")
     parser.add_argument(
         "--labels",
         type=Path,
         metavar="CSV",
-        help="whose column patient tells whether the model was trained on a patient",
+        help="table with columns slide and patient, to tell whether the model was "
+        "trained on a patient",
     )
     parser.add_argument(
         "--patients-key",
         type=Path,
         metavar="FILE",
-        help=f"of the training run (default: {KEY_FILE} beside the model)",
+        help="key by which the training run's patients are recognised "
+        f"(default: {KEY_FILE} beside the model)",
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
+    add_options(parser, EncodeSettings, "device")
     group = parser.add_argument_group("slides that are not encoded yet")
     group.add_argument(
-        "--features", type=Path, metavar="FOLDER", help="keep their features here"
+        "--features",
+        type=Path,
+        metavar="FOLDER",
+        help="folder in which to keep their features (default: they are not kept)",
     )
-    group.add_argument(
-        "--encoder-weights", type=Path, metavar="FILE", help="the encoder's weights"
-    )
-    group.add_argument(
-        "--slide-mpp", type=float, help="µm a pixel, for slides that do not say it"
-    )
+    add_options(group, EncodeSettings, "weights", "slide_mpp")
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
@@ -137,8 +149,7 @@ class Asker:
         from spt_core.learning.model_file import load_model
         from spt_core.tokens import read_labels
 
-        if not 0 <= args.margin <= 1:
-            raise InputError("--margin is a difference of shares: from 0 to 1.")
+        settings_from(args, PredictOptions)
         settle_model(args)
         given = args.sources if isinstance(args.sources, list) else [args.sources]
         self.args = args
@@ -194,15 +205,11 @@ class Asker:
     ) -> Generator[Any, None, "Prediction"]:
         from spt_core.insight.growing import predict_slide, settings_for
         from spt_core.insight.results import Prediction, Refreshed
-        from spt_core.patches import EncodeSettings, load_encoder
+        from spt_core.patches import load_encoder
 
         settings = settings_for(
             self.model,
-            EncodeSettings(
-                weights=self.args.encoder_weights,
-                slide_mpp=self.args.slide_mpp,
-                device=self.args.device,
-            ),
+            settings_from(self.args, EncodeSettings),
         )
         if self._encoder is None:
             self._encoder = load_encoder(settings.encoder, settings.weights)

@@ -157,9 +157,40 @@ def trim(folder: str | Path, limit: int) -> int:
     return freed
 
 
+def cache_size(features: str | Path, pictures: str | Path) -> int:
+    """Bytes that kept features, and slides written from pictures, take."""
+    return feature_cache_size(features) + sum(
+        _state(path)[0] for path in _pictures(pictures)
+    )
+
+
+def make_room(features: str | Path, pictures: str | Path, *, limit: int) -> int:
+    """Remove what was not used for longest until ``limit`` bytes suffice.
+
+    Pictures go first: they are quickly written again, features are not.
+
+    Returns
+    -------
+    Bytes that are still kept.
+    """
+    found = _pictures(pictures)
+    size = sum(_state(path)[0] for path in found)
+    while found and size + feature_cache_size(features) > limit:
+        path = found.pop(0)
+        size -= _state(path)[0]
+        path.unlink(missing_ok=True)
+    trim(features, limit - size if limit >= 0 else limit)
+    return cache_size(features, pictures)
+
+
 def clear(folder: str | Path) -> int:
     """Remove all that is kept; give back the bytes that were freed."""
     return trim(folder, -1)
+
+
+def _pictures(folder: str | Path) -> list[Path]:
+    """Slides written from pictures, what was written last at the end."""
+    return sorted(Path(folder).glob("*.tif"), key=lambda path: _state(path)[1])
 
 
 def _state(path: Path) -> tuple[int, float]:

@@ -68,7 +68,6 @@ class EncodeSettings:
             label="Slide pixel size",
             above=0,
             unit="µm",
-            automatic="as stated by the file",
             digits=4,
             metavar="UM",
         ),
