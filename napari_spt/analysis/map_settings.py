@@ -1,7 +1,9 @@
 """How maps are drawn over a slide: plain values, without Qt."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from spt_core.hints import Hint
 from spt_core.insight.colours import LIMITS
 
 TIMES, PERCENTILE = "times average", "percentile"
@@ -14,8 +16,23 @@ MEAN = -1
 class MapSettings:
     """How attention is drawn; ``head`` -1 is the mean of all."""
 
-    head: int = MEAN
-    unit: str = TIMES
+    head: Annotated[
+        int,
+        Hint(
+            "a model looks in several ways at once; choose one alone",
+            label="Attention head",
+        ),
+    ] = MEAN
+    unit: Annotated[
+        str,
+        Hint(
+            "times average is the same on every slide; percentiles use all colours on "
+            "each, however even it is",
+            label="Attention scale",
+            choices=(TIMES, PERCENTILE),
+            choice_labels=("Times average", "Percentiles of this slide"),
+        ),
+    ] = TIMES
     low: float = 0.0
     high: float = 4.0
     hides_weak: bool = False

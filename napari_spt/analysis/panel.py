@@ -32,7 +32,5 @@ class Panel(QWidget):
         """Show the chosen slide's part of the state."""
 
     def _on_analysis(self, analysis: Analysis, change: Change) -> None:
-        if self.state.analysis is None:
-            self.refresh()
-        elif analysis is self.state.analysis and change in self.shows:
+        if self.state.analysis is None or (analysis is self.state.analysis and change in self.shows):
             self.refresh()

@@ -63,9 +63,7 @@ class PixelSizeQuestion(QFrame):
         """The answer; None as long as there is none."""
         return self.value.value() or None
 
-    def ask(
-        self, key: str, l0_size_xy: tuple[int, int], answer: float | None
-    ) -> None:
+    def ask(self, key: str, l0_size_xy: tuple[int, int], answer: float | None) -> None:
         """Ask about the slide known by ``key``; ``answer`` is what was said before."""
         self._key, self._size = key, l0_size_xy
         if self.um != answer:

@@ -69,9 +69,7 @@ class RunPanel(Panel):
         self.analyse.setVisible(state.source is not None)
         self.analyse.setText(self._offer(analysis))
         is_answered = not state.asks_pixel_size or state.slide_mpp is not None
-        self.analyse.setEnabled(
-            not is_open and not state.is_preparing and is_answered
-        )
+        self.analyse.setEnabled(not is_open and not state.is_preparing and is_answered)
         self.cancel.setVisible(is_open)
         self._show_progress(analysis)
         trouble = "" if analysis is None else trouble_words(analysis)

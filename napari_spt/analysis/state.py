@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum, auto
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from spt_core.engine.protocol import (
     TissueMapped,
     Working,
 )
+from spt_core.hints import Hint
 from spt_core.insight.results import ClassMap, Prediction, TissueMap
 from spt_core.slides.tissue_mask import Tissue
 
@@ -203,8 +204,6 @@ class Options:
     ----------
     slide_mpp
         Micrometres per pixel of slides that do not say it themselves.
-    room_gb
-        Gigabytes that kept features may take.
     """
 
     encoder: str | None = None
@@ -212,7 +211,16 @@ class Options:
     batch_size: int | None = None
     stain: str | None = None
     slide_mpp: float | None = None
-    room_gb: int = 5
+    room_gb: Annotated[
+        int,
+        Hint(
+            "what was not used for longest goes first",
+            label="Keep at most",
+            minimum=1,
+            maximum=1000,
+            unit="GB",
+        ),
+    ] = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,9 +283,13 @@ class AnalysisState:
             self.choose(layers[-1] if layers else None)
 
     def choose(self, layer: "Layer | None") -> None:
-        if layer is not self.layer:
-            self.layer = layer
-            self.slide_chosen.emit()
+        if layer is self.layer:
+            return
+        self.layer = layer
+        if self.source is not None and self.source.mpp_xy is not None:
+            # What was said of other slides is not said of the next one.
+            self.set_options(slide_mpp=None)
+        self.slide_chosen.emit()
 
     @property
     def asks_pixel_size(self) -> bool:

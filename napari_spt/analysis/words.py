@@ -1,5 +1,7 @@
 """All sentences of the window, made from enums and numbers."""
 
+from napari_spt.analysis.state import Analysis, Phase
+from napari_spt.slides.slide_source import SlideSource
 from spt_core.engine.protocol import (
     Failed,
     FailureKind,
@@ -19,8 +21,6 @@ from spt_core.insight.results import (
     Verdict,
     WhatIf,
 )
-from napari_spt.analysis.state import Analysis, Phase
-from napari_spt.slides.slide_source import SlideSource
 
 UNLIKE = "Unlike the slides this model learned from"
 WITHHELD = "No class is named: this model is a demonstration on synthetic tissue."
