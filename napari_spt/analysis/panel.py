@@ -32,5 +32,6 @@ class Panel(QWidget):
         """Show the chosen slide's part of the state."""
 
     def _on_analysis(self, analysis: Analysis, change: Change) -> None:
-        if self.state.analysis is None or (analysis is self.state.analysis and change in self.shows):
+        chosen = self.state.analysis
+        if chosen is None or (analysis is chosen and change in self.shows):
             self.refresh()

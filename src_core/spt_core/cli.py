@@ -14,6 +14,7 @@ from importlib import import_module
 from spt_core._version import __version__
 from spt_core.commands.console import Console
 from spt_core.errors import InputError
+from spt_core.notice import NOT_FOR_DIAGNOSIS
 
 # In the order in which the data flows; the text is the one-line help.
 COMMANDS = {
@@ -37,7 +38,7 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="spt",
         description="Slide Pre-trained Transformers for whole-slide pathology. "
-        "For research, not for diagnosis.",
+        f"{NOT_FOR_DIAGNOSIS}",
     )
     parser.add_argument("--version", action="version", version=f"spt {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)

@@ -10,7 +10,7 @@ from spt_core.devices import choose_device
 from spt_core.engine.messages import MODEL, OTHER, Failure
 from spt_core.engine.titles import in_words
 from spt_core.errors import InputError
-from spt_core.insight.exploring import Kinds
+from spt_core.insight.tissue_map import Kinds
 from spt_core.learning.model_file import SlideModel, load_model
 from spt_core.patches import PatchEncoder, load_encoder
 from spt_core.tokens import Tokens, layout, read_tokens

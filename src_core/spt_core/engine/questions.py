@@ -14,6 +14,7 @@ from spt_core.engine.telling import facts_of
 from spt_core.engine.titles import given_title
 from spt_core.insight.exploring import explore
 from spt_core.insight.faithfulness import faithfulness, patches_within, what_if
+from spt_core.insight.wording import faithfulness_sentence, what_if_sentence
 
 
 def explore_slide(request: Request, desk: Desk) -> Work:
@@ -73,7 +74,7 @@ def without_region(request: Request, desk: Desk) -> Work:
             "after": facts_of(found.after),
             "classes": list(found.before.classes),
             "removed": found.removed,
-            "sentence": found.sentence,
+            "sentence": what_if_sentence(found),
         },
         {"removed": gone},
     )
@@ -98,7 +99,7 @@ def faithfulness_of(request: Request, desk: Desk) -> Work:
         {
             "class_name": found.class_name,
             "area": found.area,
-            "sentence": found.sentence,
+            "sentence": faithfulness_sentence(found),
             "patches": found.patches,
             "thinned": found.thinned,
         },

@@ -10,7 +10,8 @@ import numpy as np
 from spt_core.engine.messages import Say
 from spt_core.insight.class_map import class_map
 from spt_core.insight.predicting import predict
-from spt_core.insight.results import ClassMap, Prediction, Verdict, remark_sentence
+from spt_core.insight.results import ClassMap, Prediction, Verdict
+from spt_core.insight.wording import prediction_sentence, remark_sentence
 from spt_core.learning.model_file import SlideModel
 from spt_core.tokens import Tokens
 
@@ -39,7 +40,7 @@ def facts_of(prediction: Prediction) -> dict[str, Any]:
     verdict: str = prediction.verdict
     if verdict == Verdict.ANSWERED:
         verdict = "seen in training" if prediction.trained_on else "class"
-    lead = replace(prediction, remarks=()).sentence
+    lead = prediction_sentence(replace(prediction, remarks=()))
     return {
         "seen": prediction.seen / max(prediction.total, 1),
         "patches": prediction.seen,
