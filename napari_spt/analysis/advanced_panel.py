@@ -1,6 +1,7 @@
 """The folded part: everything that has a good default."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ class AdvancedPanel(Panel):
             self.async_note,
         ):
             box.addWidget(widget)
+        self._order_tabs()
         self.is_built = True
         self._fill()
         self.encoding.changed.connect(self._on_encoding)
@@ -106,6 +108,13 @@ class AdvancedPanel(Panel):
         self._show_devices()
         self._show_cache()
         self.refresh()
+
+    def _order_tabs(self) -> None:
+        """Reached after the button that opens them; Qt puts new widgets last."""
+        forms = (self.encoding, self.maps, self.room)
+        rows = [row.native for form in forms for row in form]
+        for before, after in pairwise([self.folded.button, *rows, self.clear]):
+            QWidget.setTabOrder(before, after)
 
     def refresh(self) -> None:
         if not self.is_built:

@@ -28,7 +28,7 @@ from napari_spt.parts.post import post
 from napari_spt.parts.viewing import camera
 from napari_spt.parts.widgets import Column, text
 from napari_spt.parts.window_calls import make_window_calls_safe
-from spt_core.insight.results import NOT_FOR_DIAGNOSIS
+from spt_core.notice import NOT_FOR_DIAGNOSIS
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer

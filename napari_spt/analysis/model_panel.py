@@ -25,7 +25,7 @@ from napari_spt.analysis.state import AnalysisState
 from napari_spt.parts.settings import remember, remembered
 from spt_core.errors import InputError
 from spt_core.insight.model_card import DEMONSTRATION, ModelCard, read_model_card
-from spt_core.insight.results import NOT_FOR_DIAGNOSIS
+from spt_core.notice import NOT_FOR_DIAGNOSIS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

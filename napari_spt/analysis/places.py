@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from napari_spt.analysis.map_settings import TIMES, MapSettings
-from spt_core.insight.results import Prediction, TissueMap
+from spt_core.insight.results import Prediction
+from spt_core.insight.tissue_map import TissueMap
 
 # Places like no others that are shown.
 MOST_ODD = 12

@@ -52,8 +52,10 @@ class SlideTracker:
 
     def _follow_active(self, _event: object = None) -> None:
         active = self._viewer.layers.selection.active
-        if active in self._state.layers:
-            self._state.choose(active)
+        # napari hands plugins a proxy of the active layer; the state has the layer.
+        for layer in self._state.layers:
+            if active is not None and layer.unique_id == active.unique_id:
+                self._state.choose(layer)
 
     def _on_removed(self, event: Any) -> None:
         self._forget(event.value)

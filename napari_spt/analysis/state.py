@@ -27,7 +27,8 @@ from spt_core.engine.protocol import (
     Working,
 )
 from spt_core.hints import Hint
-from spt_core.insight.results import ClassMap, Prediction, TissueMap
+from spt_core.insight.results import ClassMap, Prediction
+from spt_core.insight.tissue_map import TissueMap
 from spt_core.slides.tissue_mask import Tissue
 
 if TYPE_CHECKING:

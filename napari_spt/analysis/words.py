@@ -12,18 +12,17 @@ from spt_core.engine.protocol import (
 )
 from spt_core.events import Progress
 from spt_core.insight.results import (
-    MATTERS,
     Faithfulness,
     Prediction,
     Remark,
     RemarkKind,
-    TissueMap,
     Verdict,
     WhatIf,
 )
+from spt_core.insight.tissue_map import TissueMap
+from spt_core.insight.wording import MATTERS, WITHHELD
 
 UNLIKE = "Unlike the slides this model learned from"
-WITHHELD = "No class is named: this model is a demonstration on synthetic tissue."
 NAMES_NOTHING = "This model shows where it looks, and names nothing."
 SCORES = "These are scores: how often they come true is not known."
 KEPT = "What was found so far is kept."
@@ -224,8 +223,8 @@ def notice_words(notice: Noticed) -> str:
             )
         case NoticeKind.UNREADABLE_PARTS:
             return (
-                f"{values['patches']:,.0f} patches cannot be read and are left out: "
-                "the file is damaged there."
+                f"The file is damaged: {values['patches']:,.0f} patches cannot be read "
+                "and are left out."
             )
         case NoticeKind.OF_ENCODING:
             return notice.reason

@@ -24,12 +24,11 @@ from spt_core.engine.protocol import (
 )
 from spt_core.insight.results import (
     ClassMap,
-    Kinds,
     Prediction,
     Remark,
-    TissueMap,
     Verdict,
 )
+from spt_core.insight.tissue_map import Kinds, TissueMap
 from spt_core.slides.tissue_mask import Tissue
 from spt_core.tokens.tokens import TokenFacts
 

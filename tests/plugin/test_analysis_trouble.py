@@ -11,8 +11,8 @@ import psutil
 import pytest
 from napari.settings import get_settings
 from napari.utils.notifications import notification_manager
-
 from napari_spt.parts.engine import shared_engine
+
 from napari_spt.parts.viewing import scale_bar
 from tests.made_slides import damage_tile, write_svs, write_tiff
 from tests.plugin.dock_tools import SLOW, open_slide, wait_ended
