@@ -12,9 +12,9 @@ from napari_spt.analysis.map_settings import MEAN, MapSettings
 from napari_spt.analysis.panel import Panel
 from napari_spt.analysis.state import AnalysisState, Change, Options
 from napari_spt.parts.widgets import Folded, text
+from spt_core.engine.cache import GIGABYTE
 
 FILE = "From a file…"
-GIGABYTE = 1_000_000_000
 OWN_TOOLTIPS = {
     "encoder": "What turns patches into numbers; a model has its own",
     "stain": "Without a model only: a model brings its own",

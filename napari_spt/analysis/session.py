@@ -10,12 +10,18 @@ from napari.layers import Layer
 from napari.utils.notifications import show_error, show_info, show_warning
 from qtpy.QtWidgets import QWidget
 
-from napari_spt.analysis.kept import features_folder, pictures_folder
 from napari_spt.analysis.state import Analysis, AnalysisState, Change
 from napari_spt.analysis.words import failure_words, notice_words
 from napari_spt.parts.background import run_in_background
 from napari_spt.parts.post import Callback, post
 from napari_spt.slides.slide_source import SlideSource, key_of, picture_pixels
+from spt_core.engine.cache import (
+    GIGABYTE,
+    features_folder,
+    kept_bytes,
+    make_room,
+    pictures_folder,
+)
 from spt_core.engine.protocol import (
     END_TYPES,
     Analyse,
@@ -29,7 +35,6 @@ from spt_core.engine.protocol import (
 
 # What the first maps need. napari itself loads pandas at its first labels layer.
 NEEDED = ("pandas", "spt_core.insight.maps", "spt_core.insight.regions")
-GIGABYTE = 1_000_000_000
 
 ViewCentre = Callable[[Analysis], tuple[float, float] | None]
 
@@ -253,19 +258,20 @@ class Session:
     def measure_cache(self) -> None:
         """See how much room kept features take."""
         self.state.set_engine(post().ready)
-        self._tend_cache(None)
+        self._tend_cache(kept_bytes)
 
     def make_room(self) -> None:
         """Let what was not used for longest go, until the limit holds."""
-        self._tend_cache(self.state.options.room_gb * GIGABYTE)
+        limit = self.state.options.room_gb * GIGABYTE
+        self._tend_cache(lambda: make_room(limit))
 
     def clear_cache(self) -> None:
-        self._tend_cache(-1)
+        self._tend_cache(lambda: make_room(-1))
 
-    def _tend_cache(self, limit: int | None) -> None:
+    def _tend_cache(self, work: Callable[[], int]) -> None:
         """In a thread: a folder may be large, or on a slow disk."""
         self._in_background(
-            lambda: _cache_size(limit),
+            work,
             self.state.set_cache_bytes,
             lambda error: show_error(f"The kept features cannot be tended: {error}"),
         )
@@ -277,14 +283,6 @@ class Session:
         failed: Callable[[Exception], None],
     ) -> None:
         run_in_background(work, then, failed, owner=self._owner)
-
-
-def _cache_size(limit: int | None) -> int:
-    """Bytes that are kept, after making room where there is a limit."""
-    from spt_core.engine.cache import cache_size, make_room
-
-    folders = features_folder(), pictures_folder()
-    return cache_size(*folders) if limit is None else make_room(*folders, limit=limit)
 
 
 def _look_alikes(features: Path) -> tuple:

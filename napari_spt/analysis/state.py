@@ -12,6 +12,7 @@ from psygnal import Signal
 from napari_spt.analysis.lattice import Lattice
 from napari_spt.analysis.map_settings import MapSettings
 from napari_spt.slides.slide_source import SlideSource, key_of, slide_source
+from spt_core.engine.cache import ROOM_GB
 from spt_core.engine.protocol import (
     Analyse,
     Analysed,
@@ -221,7 +222,7 @@ class Options:
             maximum=1000,
             unit="GB",
         ),
-    ] = 5
+    ] = ROOM_GB
 
 
 @dataclass(frozen=True, eq=False)

@@ -234,8 +234,13 @@ def failure_words(failed: Failed, title: str) -> str:
     """Why there is no answer, and what to do; ``title`` is what the slide is called."""
     reason, values = failed.reason, failed.values
     match failed.kind:
-        case FailureKind.UNREADABLE:
-            return f"{title} cannot be opened: {reason}"
+        case (
+            FailureKind.UNREADABLE
+            | FailureKind.MODEL
+            | FailureKind.FEATURES
+            | FailureKind.INPUT
+        ):
+            return reason
         case FailureKind.DAMAGED:
             return (
                 f"{title} is damaged: no part of its tissue can be read. Copy it again "
@@ -268,15 +273,11 @@ def failure_words(failed: Failed, title: str) -> str:
                 f"{title} is being analysed in another window. Wait until that one is "
                 "done, or close it."
             )
-        case FailureKind.MODEL:
-            return f"This model cannot be used: {reason}"
         case FailureKind.OTHER_ENCODER:
             return (
                 f"This model learned with another version of {reason} than the one on "
                 "this computer. Give the one that it came with under Advanced."
             )
-        case FailureKind.FEATURES:
-            return f"What was kept of {title} cannot be used: {reason}"
         case FailureKind.NOTHING_DRAWN:
             return (
                 "The drawn region holds no tissue that was looked at: draw it over "
@@ -295,9 +296,7 @@ def failure_words(failed: Failed, title: str) -> str:
                 "then start again: the work goes on from there."
             )
         case FailureKind.FILE_REFUSED:
-            return f"The computer refused to read or write a file: {reason} {KEPT}"
-        case FailureKind.INPUT:
-            return reason
+            return f"The computer refused to read or write a file: {reason}. {KEPT}"
         case FailureKind.DEFECT:
             return (
                 f"Something went wrong that should not have: {reason}. {KEPT} Please "

@@ -7,12 +7,11 @@ import pytest
 from qtpy.QtCore import QCoreApplication, QEvent
 from qtpy.QtWidgets import QLabel
 
-from napari_spt.analysis.kept import pictures_folder
-from napari_spt.analysis.session import _cache_size
 from napari_spt.analysis.state import Change
 from napari_spt.parts import post as _post
 from napari_spt.parts.post import Post
 from napari_spt.slides.picture_slide import write_picture_slide
+from spt_core.engine.cache import kept_bytes, make_room, pictures_folder
 from spt_core.engine.client import Received
 from spt_core.engine.protocol import (
     Cancelled,
@@ -220,10 +219,10 @@ def test_pictures_are_counted_and_cleared(tmp_path, monkeypatch):
         for um in (0.25, 0.5)
     ]
     sizes = [path.stat().st_size for path in written]
-    assert _cache_size(None) == sum(sizes)
-    assert _cache_size(sizes[1]) == sizes[1]
+    assert kept_bytes() == sum(sizes)
+    assert make_room(sizes[1]) == sizes[1]
     assert [path.exists() for path in written] == [False, True]
-    assert _cache_size(-1) == 0
+    assert make_room(-1) == 0
     assert not list(pictures_folder().iterdir())
 
 

@@ -38,8 +38,15 @@ class ProtocolError(ValueError):
         Of the message, where that much could be read.
     """
 
-    request: int | None = None
-    message_type: type | None = None
+    def __init__(
+        self,
+        reason: str,
+        request: int | None = None,
+        message_type: type | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.request = request
+        self.message_type = message_type
 
 
 def encode(message: Message, request: int | None, put_array: PutArray) -> bytes:

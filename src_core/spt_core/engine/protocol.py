@@ -5,7 +5,7 @@ number and ends with exactly one of :data:`END_TYPES`. Facts travel as numbers, 
 and the core's own result types; sentences are made where they are shown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from spt_core.events import Progress
+from spt_core.events import NoticeKind, Progress
 from spt_core.insight.results import ClassMap, Faithfulness, Prediction, WhatIf
 from spt_core.insight.tissue_map import TissueMap
 from spt_core.slides.tissue_mask import Tissue
@@ -175,18 +175,9 @@ class Working:
     progress: Progress | None = None
 
 
-class NoticeKind(StrEnum):
-    """What the user should know, which stops nothing."""
-
-    SMALLER_BATCHES = "smaller batches"  # memory ran short
-    UPSAMPLED = "upsampled"  # values: slide_mpp, target_mpp
-    UNREADABLE_PARTS = "unreadable parts"  # values: patches
-    OF_ENCODING = "of encoding"  # reason: the core's own sentence
-
-
 @dataclass(frozen=True)
 class Noticed:
-    """One such fact; ``values`` and ``reason`` are what its kind says."""
+    """What the user should know; ``values`` and ``reason`` are what its kind says."""
 
     kind: NoticeKind
     values: Mapping[str, float] = field(default_factory=dict)
@@ -312,3 +303,6 @@ Reply = Starting | Ready | Working | Noticed | Started | Predicted | ClassesMapp
 Message = Request | Control | Reply
 
 END_TYPES: tuple[type, ...] = get_args(End)
+
+# Work on a request yields its replies and returns the last of them.
+Work = Generator[Reply, None, End]

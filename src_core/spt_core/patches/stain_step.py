@@ -36,7 +36,7 @@ class StainStep:
 
 
 def stain_step(
-    stain: str, name: str, slide: Slide, tissue: Tissue, grid: PatchGrid
+    stain: str, title: str, slide: Slide, tissue: Tissue, grid: PatchGrid
 ) -> tuple[StainStep | None, list[str]]:
     """What changes a slide's stains, or a sentence that says why nothing does.
 
@@ -47,4 +47,4 @@ def stain_step(
     try:
         return StainStep(slide_stains(slide, tissue, grid)), []
     except NoStainsError as error:
-        return None, [f"{name} is encoded in its own colours: {error}."]
+        return None, [f"{title} is encoded in its own colours: {error}."]
