@@ -2,7 +2,7 @@
 
 A slide's features are kept under a key of its pixels, the encoder and the settings, and
 never under its name. Pictures are copies of what had no file of its own. Nothing here
-loads torch, nor h5py before it is used: the window asks for the size itself.
+loads torch, or h5py before it is used: the window asks for the size itself.
 """
 
 import hashlib
@@ -22,8 +22,7 @@ from platformdirs import user_cache_path
 from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.slides.tissue_mask import Tissue
-from spt_core.tokens import layout, read_index
-from spt_core.tokens.writing import SlideInUseError, discard_unfinished
+from spt_core.tokens import layout
 
 # What may be kept, unless the user says otherwise.
 GIGABYTE = 1_000_000_000
@@ -103,6 +102,7 @@ class Entry:
     @property
     def is_finished(self) -> bool:
         """Whether whole, readable features are there; broken ones are removed."""
+        from spt_core.tokens import read_index
 
         if not self.features.exists():
             return False
@@ -145,6 +145,7 @@ class Entry:
 
     def remove(self) -> bool:
         """Remove the entry, unless it is being written or, on Windows, read."""
+        from spt_core.tokens.writing import SlideInUseError, discard_unfinished
 
         try:
             discard_unfinished(self.features)
@@ -215,40 +216,9 @@ def trim(folder: str | Path, limit: int) -> int:
     return freed
 
 
-def cache_size(features: str | Path, pictures: str | Path) -> int:
-    """Bytes that kept features, and slides written from pictures, take."""
-    return feature_cache_size(features) + sum(
-        _state(path)[0] for path in _pictures(pictures)
-    )
-
-
-def make_room(features: str | Path, pictures: str | Path, *, limit: int) -> int:
-    """Remove what was not used for longest until ``limit`` bytes suffice.
-
-    Pictures go first: they are quickly written again, features are not.
-
-    Returns
-    -------
-    Bytes that are still kept.
-    """
-    found = _pictures(pictures)
-    size = sum(_state(path)[0] for path in found)
-    while found and size + feature_cache_size(features) > limit:
-        path = found.pop(0)
-        size -= _state(path)[0]
-        path.unlink(missing_ok=True)
-    trim(features, limit - size if limit >= 0 else limit)
-    return cache_size(features, pictures)
-
-
 def clear(folder: str | Path) -> int:
     """Remove all that is kept; give back the bytes that were freed."""
     return trim(folder, -1)
-
-
-def _pictures(folder: str | Path) -> list[Path]:
-    """Slides written from pictures, what was written last at the end."""
-    return sorted(Path(folder).glob("*.tif"), key=lambda path: _state(path)[1])
 
 
 def _state(path: Path) -> tuple[int, float]:
