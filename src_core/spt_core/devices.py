@@ -1,5 +1,6 @@
 """The one place that knows devices: choosing one, precision, copies, lack of memory."""
 
+import errno
 import gc
 import logging
 import os
@@ -215,10 +216,32 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an error, of whichever kind, comes of too little memory."""
+    if is_out_of_memory(error):
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    # Python's own: there was no room for the error, or for a thread's stack.
+    text = str(error)
+    if isinstance(error, SystemError):
+        return "without setting an exception" in text or "without exception set" in text
+    return isinstance(error, RuntimeError) and "start new thread" in text
+
+
 def with_back_off(
-    work: Callable[[int], Result], size: int, *, smallest: int = 1
+    work: Callable[[int], Result],
+    size: int,
+    *,
+    smallest: int = 1,
+    on_smaller: Callable[[], None] | None = None,
 ) -> tuple[Result, int]:
     """Do ``work(size)``, halving ``size`` as long as memory does not suffice.
+
+    Parameters
+    ----------
+    on_smaller
+        Called each time before a smaller size is tried.
 
     Returns
     -------
@@ -231,6 +254,8 @@ def with_back_off(
             if not is_out_of_memory(error) or size <= smallest:
                 raise
             log.info("Out of memory at size %d.", size)
+        if on_smaller is not None:
+            on_smaller()
         # Outside of the handler: the traceback held the failed attempt's memory.
         size = max(smallest, size // 2)
         free_memory()

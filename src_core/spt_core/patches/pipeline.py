@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from spt_core import devices
+from spt_core.events import Note, NoticeKind
 from spt_core.patches.encoder import PatchEncoder
 from spt_core.patches.job import SlideJob
 from spt_core.patches.reading import read_patches
@@ -29,6 +30,11 @@ from spt_core.tokens import writing
 log = logging.getLogger(__name__)
 
 _MAX_RESULTS = 16
+_SMALLER = Note(
+    "Memory ran short, so the work goes on in smaller batches. That is slower, and the "
+    "result is the same.",
+    NoticeKind.SMALLER_BATCHES,
+)
 
 
 class Pipeline:
@@ -76,6 +82,7 @@ class Pipeline:
         self._early: dict[int, Encoded] = {}  # by number, of batches not yet due
         self._begun = 0
         self._given = 0
+        self._is_smaller = False
         self._stopped = False
         self._lock = Condition()
         self._turn = Lock()  # one reader at a time decides what it reads
@@ -83,12 +90,13 @@ class Pipeline:
 
     def run(
         self, slides: Iterable[SlideJob | SlideResult]
-    ) -> Generator[SlideJob | SlideResult | Encoded, None, None]:
+    ) -> Generator[SlideJob | SlideResult | Encoded | Note, None, None]:
         """Encode slides in turn.
 
         ``slides`` is consumed in a thread, one slide ahead of what is read. A job is
-        yielded when its reading begins, then its results; the caller counts the job's
-        rows to know when it is complete.
+        given out when its reading begins, then what comes of it; whoever takes that
+        counts the job's rows to know when it is complete. That batches became smaller
+        is a note, once.
         """
         work: list[Callable[[], None]] = [lambda: self._prepare(iter(slides))]
         work += [self._read] * self.readers + [self._encode] * self.lanes
@@ -305,13 +313,24 @@ class Pipeline:
                 ]
             return torch.cat(parts).float().cpu()
 
-        x, self.micro_batch = devices.with_back_off(attempt, self.micro_batch)
+        x, self.micro_batch = devices.with_back_off(
+            attempt, self.micro_batch, on_smaller=self._tell_smaller
+        )
         if precision is torch.float16 and not x.isfinite().all():
             log.warning(
                 "The encoder %s leaves the range of float16: it runs in float32 now.",
                 self.encoder.card.name,
             )
             self.precision = precision = None
-            x, self.micro_batch = devices.with_back_off(attempt, self.micro_batch)
+            x, self.micro_batch = devices.with_back_off(
+                attempt, self.micro_batch, on_smaller=self._tell_smaller
+            )
         job.extra[writing.PRECISION] = devices.precision_name(precision)
         return x
+
+    def _tell_smaller(self) -> None:
+        with self._lock:
+            if not self._is_smaller:
+                self._is_smaller = True
+                self._results.append(_SMALLER)
+                self._lock.notify_all()

@@ -37,7 +37,7 @@ class StainStep:
 
 
 def stain_step(
-    stain: str, name: str, slide: Slide, tissue: Tissue, grid: PatchGrid
+    stain: str, title: str, slide: Slide, tissue: Tissue, grid: PatchGrid
 ) -> tuple[StainStep | None, list[str]]:
     """What converts a slide's stains, or a message that says why nothing does.
 
@@ -48,4 +48,4 @@ def stain_step(
     try:
         return StainStep(slide_stains(slide, tissue, grid)), []
     except NoStainsError as error:
-        return None, [f"{name} is encoded in its own colours: {error}."]
+        return None, [f"{title} is encoded in its own colours: {error}."]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spt_core.errors import InputError
 from spt_core.slides.slide import Slide
-from spt_core.slides.tissue import Tissue
+from spt_core.slides.tissue_mask import Tissue
 
 # The paper's: 300 pixels of 0.5 micrometres.
 PATCH_SIZE = 300
@@ -32,6 +32,20 @@ class MissingPixelSizeError(InputError):
     """A slide does not say how large its pixels are, and the user did not either."""
 
 
+class TooCoarseError(InputError):
+    """A slide's pixels are too large for the patches that are wanted."""
+
+    def __init__(
+        self, message: str, *, mpp: float = 0.0, target_mpp: float = 0.0
+    ) -> None:
+        super().__init__(message)
+        self.mpp, self.target_mpp = mpp, target_mpp
+
+
+class TooSmallError(InputError):
+    """A slide shows less than one patch."""
+
+
 @dataclass(frozen=True, eq=False)
 class PatchGrid:
     """The patches of one slide.
@@ -48,6 +62,8 @@ class PatchGrid:
         The pyramid level to read from, one of the file's own.
     lv_scale_xy
         Level-0 pixels per pixel of that level.
+    notes
+        Says that patches are enlarged, where they are.
     """
 
     g_rc: NDArray[np.int64]
@@ -103,10 +119,10 @@ def lay_grid(
     ------
     MissingPixelSizeError
         Where the size of the slide's pixels is not known.
-    InputError
+    TooCoarseError, TooSmallError
         Where the slide is too coarse, or smaller than one patch.
     """
-    name = slide.path.name
+    name = slide.title
     l0_step_xy, notes = patch_step(
         slide,
         patch_size=patch_size,
@@ -117,7 +133,7 @@ def lay_grid(
     first_col, first_row = -(-x // l0_step_xy[0]), -(-y // l0_step_xy[1])
     end_col, end_row = (x + w) // l0_step_xy[0], (y + h) // l0_step_xy[1]
     if end_col <= first_col or end_row <= first_row:
-        raise InputError(
+        raise TooSmallError(
             f"{name} is smaller than one patch: it shows {w} × {h} pixels, and a patch "
             f"of {patch_size} pixels at {target_mpp:g} µm covers {l0_step_xy[0]} × "
             f"{l0_step_xy[1]} of them. Choose a smaller --patch-size or --target-mpp."
@@ -137,7 +153,7 @@ def patch_step(
     slide: Slide, *, patch_size: int, target_mpp: float, allow_upsampling: bool = False
 ) -> tuple[tuple[int, int], list[str]]:
     """The lattice's step in level-0 pixels (x, y), and what the user should know."""
-    name = slide.path.name
+    name = slide.title
     if patch_size < 1 or target_mpp <= 0:
         raise InputError(
             f"A patch of {patch_size} pixels at {target_mpp:g} µm cannot be read: both "
@@ -152,10 +168,12 @@ def patch_step(
     notes = []
     ratio = slide.mpp / target_mpp
     if ratio > COARSEST and not allow_upsampling:
-        raise InputError(
+        raise TooCoarseError(
             f"{name} has pixels of {slide.mpp:.3g} µm, too coarse for patches at "
             f"{target_mpp:g} µm. Choose a --target-mpp of {slide.mpp:.2g} or more, or "
-            "take blurred patches with --allow-upsampling."
+            "take blurred patches with --allow-upsampling.",
+            mpp=slide.mpp,
+            target_mpp=target_mpp,
         )
     if ratio > 1 + MPP_TOLERANCE:
         notes.append(

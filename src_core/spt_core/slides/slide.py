@@ -4,7 +4,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -33,8 +33,12 @@ class Slide:
 
     Attributes
     ----------
+    title
+        What sentences call the slide: its file's name, where nobody says another.
     mpp_xy
-        Micrometres per level-0 pixel in x and y, or None where unknown.
+        Micrometres per level-0 pixel in x and y, or None where nobody said.
+    mpp_from_user
+        Whether ``mpp_xy`` is what the caller gave, because the file does not say it.
     notes
         Sentences about the file that its user should know.
     on_unreadable
@@ -47,10 +51,13 @@ class Slide:
         source: PixelSource,
         *,
         mpp: float | None = None,
+        title: str | None = None,
         release: "Callable[[Slide, PixelSource], None] | None" = None,
     ) -> None:
         self.path = source.path
+        self.title = title or source.path.name
         self.mpp_xy, notes = settle_mpp(source.raw_mpp_xy, mpp)
+        self.mpp_from_user = self.mpp_xy not in (None, source.raw_mpp_xy)
         self.notes = [*source.notes, *notes]
         self.on_unreadable: Callable[[UnreadableRegionError], None] | None = None
         self.unreadable: list[UnreadableRegionError] = []
@@ -65,7 +72,8 @@ class Slide:
     def __reduce__(self) -> tuple[Any, ...]:
         from spt_core.slides.opening import open_slide
 
-        return open_slide, (self.path, self._asked_mpp)
+        again = partial(open_slide, title=self.title)
+        return again, (self.path, self._asked_mpp)
 
     def __repr__(self) -> str:
         return f"<Slide {self.path.name} {self.dimensions[0]} × {self.dimensions[1]}>"

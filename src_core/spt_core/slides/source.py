@@ -21,9 +21,14 @@ class UnreadableRegionError(OSError):
         self.l0_xy = l0_xy
         self.l0_size = l0_size
         self.reason = reason
-        super().__init__(
-            f"{path.name}: the region at x {l0_xy[0]}, y {l0_xy[1]} "
-            f"({l0_size[0]} × {l0_size[1]} pixels) cannot be read: {reason}"
+        super().__init__(self.sentence(path.name))
+
+    def sentence(self, title: str) -> str:
+        """The error in words, calling the slide so."""
+        (x, y), (width, height) = self.l0_xy, self.l0_size
+        return (
+            f"{title}: the region at x {x}, y {y} ({width} × {height} pixels) cannot "
+            f"be read: {self.reason}"
         )
 
 
