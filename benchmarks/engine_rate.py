@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from _figures import Figures
-
 from napari_spt.parts.engine import Engine, Message
+
 from spt_core.patches import EncodeSettings, encode_slide
 from spt_core.sample import write_sample_slide
 

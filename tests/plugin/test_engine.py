@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+from napari_spt.parts.engine import Engine, Message
 
 from napari_spt.parts import engine as _engine
-from napari_spt.parts.engine import Engine, Message
 from spt_core.sample import write_sample_slide
 from spt_core.tokens import read_tokens
 from tests.processes import is_running

@@ -5,18 +5,19 @@ number and ends with exactly one of :data:`END_TYPES`. Facts travel as numbers, 
 and the core's own result types; sentences are made where they are shown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spt_core.events import Progress
+from spt_core.events import NoticeKind, Progress
 from spt_core.insight.results import ClassMap, Faithfulness, Prediction, WhatIf
 from spt_core.insight.tissue_map import TissueMap
-from spt_core.slides.tissue import Tissue
+from spt_core.slides.tissue_mask import Tissue
 
 # Raised with every change of a message; an engine of another version is refused.
 VERSION = 1
@@ -174,18 +175,9 @@ class Working:
     progress: Progress | None = None
 
 
-class NoticeKind(StrEnum):
-    """What the user should know, which stops nothing."""
-
-    SMALLER_BATCHES = "smaller batches"  # memory ran short
-    UPSAMPLED = "upsampled"  # values: slide_mpp, target_mpp
-    UNREADABLE_PARTS = "unreadable parts"  # values: patches
-    OF_ENCODING = "of encoding"  # reason: the core's own sentence
-
-
 @dataclass(frozen=True)
 class Noticed:
-    """One such fact; ``values`` and ``reason`` are what its kind says."""
+    """What the user should know; ``values`` and ``reason`` are what its kind says."""
 
     kind: NoticeKind
     values: Mapping[str, float] = field(default_factory=dict)
@@ -292,7 +284,11 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Failed:
-    """The request ended without an answer; what was found so far is kept."""
+    """The request ended without an answer; what was found so far is kept.
+
+    Without a request's number: the engine itself is lost. Every request that was open
+    has been told before.
+    """
 
     kind: FailureKind
     reason: str = ""
@@ -303,13 +299,10 @@ class Failed:
 End = (
     Analysed | TissueMapped | WithoutAnswered | FaithfulnessChecked | Cancelled | Failed
 )
-END_TYPES = (
-    Analysed,
-    TissueMapped,
-    WithoutAnswered,
-    FaithfulnessChecked,
-    Cancelled,
-    Failed,
-)
 Reply = Starting | Ready | Working | Noticed | Started | Predicted | ClassesMapped | End
 Message = Request | Control | Reply
+
+END_TYPES: tuple[type, ...] = get_args(End)
+
+# Work on a request yields its replies and returns the last of them.
+Work = Generator[Reply, None, End]

@@ -51,8 +51,8 @@ class MaxPooling(Aggregator):
     def attend(self, x: Tensor, p: Tensor) -> Attended:
         """A token's weight is the share of features that it is the largest in."""
         h, winners = x.float().max(dim=0)
-        share = torch.bincount(winners, minlength=len(x)).to(h) / x.shape[1]
-        return Attended(h, share[None])
+        share = h.new_zeros(len(x)).index_add(0, winners, torch.ones_like(h))
+        return Attended(h, share[None] / x.shape[1])
 
 
 class GatedAttention(Aggregator):

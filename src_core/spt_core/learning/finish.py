@@ -36,7 +36,7 @@ from spt_core.training.objectives import Classify, Objective, build_objective
 from spt_core.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from spt_core.learning.task import SlideTask
+    from spt_core.learning.task import SlideTrainingTask
 
 
 def build_for(settings: TrainSettings, cohort: Cohort) -> tuple[Aggregator, Objective]:
@@ -87,7 +87,7 @@ def earlier_stages(settings: TrainSettings, run: RunFolder) -> tuple[Stage, ...]
     return tuple(replace(stage, same_key=stage.same_key and same) for stage in stages)
 
 
-def bare_model(task: "SlideTask", step: int) -> SlideModel:
+def bare_model(task: "SlideTrainingTask", step: int) -> SlideModel:
     """The model as it is now; its statistics come when the run ends."""
     classifier = None
     if isinstance(task.objective, Classify):
@@ -96,7 +96,7 @@ def bare_model(task: "SlideTask", step: int) -> SlideModel:
 
 
 def finished_model(
-    task: "SlideTask", model: SlideModel
+    task: "SlideTrainingTask", model: SlideModel
 ) -> Generator[Any, None, SlideModel]:
     """Add what needs the embeddings of whole slides: statistics and a linear head."""
     cohort, device = task.cohort, task.device
@@ -114,7 +114,7 @@ def finished_model(
         head = fit_linear_head(h, part.class_numbers(), part.patients())
         model.classifier = head.to(device)
     model.statistics = training_statistics(part, h, task.settings.seed)
-    seen = task.monitor.look(model.encoder.eval(), device, task.steps)
+    seen = task.monitor.validate(model.encoder.eval(), device, task.steps)
     model.encoder.train()
     metrics = replace(
         model.card.metrics,
@@ -127,7 +127,7 @@ def finished_model(
     return model
 
 
-def _card(task: "SlideTask", step: int) -> ModelCard:
+def _card(task: "SlideTrainingTask", step: int) -> ModelCard:
     settings, cohort = task.settings, task.cohort
     patients = sorted({slide.patient for slide in cohort if slide.patient})
     key = task.run.patient_key() if patients and task.processes.first else b""

@@ -4,14 +4,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from spt_core.devices import all_threads
 from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.cohort import Cohort, CohortSlide
 from spt_core.training.knn import knn_probabilities, mean_class_accuracy
 from spt_core.training.signals import Validation, effective_rank, spread
 
 # A look, not an evaluation: at most so many slides, and so many tokens of each.
-LOOK_SLIDES = 512
-LOOK_TOKENS = 1024
+MOST_SLIDES = 512
+MOST_TOKENS = 1024
 
 
 class SlideMonitor:
@@ -29,7 +30,7 @@ class SlideMonitor:
         splits = np.array([slide.split or "train" for slide in cohort])
         order = np.random.default_rng([seed, 7]).permutation(len(cohort))
         order = order[splits[order] != "test"]
-        order = order[np.argsort(y[order] < 0, kind="stable")][:LOOK_SLIDES]
+        order = order[np.argsort(y[order] < 0, kind="stable")][:MOST_SLIDES]
         self.chosen = np.sort(order)
         self.y = y[self.chosen]
         splits = splits[self.chosen]
@@ -45,9 +46,11 @@ class SlideMonitor:
             self.asked.any() and len(np.unique(self.y[self.voters])) > 1
         )
 
-    def look(self, encoder: Aggregator, device: torch.device, step: int) -> Validation:
+    def validate(
+        self, encoder: Aggregator, device: torch.device, step: int
+    ) -> Validation:
         slides = [self.cohort[int(index)] for index in self.chosen]
-        h = np.stack([glance(encoder, slide, device) for slide in slides])
+        h = np.stack([embed_sample(encoder, slide, device) for slide in slides])
         knn = None
         if self.has_labels:
             shares = knn_probabilities(
@@ -66,15 +69,16 @@ def embed_slide(
     encoder: Aggregator, slide: CohortSlide, device: torch.device
 ) -> NDArray[np.float32]:
     """The embedding (dim,) of a whole slide."""
-    return _embed(encoder, slide, np.arange(len(slide)), device)
+    with all_threads(device):
+        return _embed(encoder, slide, np.arange(len(slide)), device)
 
 
 @torch.no_grad()
-def glance(
+def embed_sample(
     encoder: Aggregator, slide: CohortSlide, device: torch.device
 ) -> NDArray[np.float32]:
     """The embedding (dim,) of tokens spread evenly over a slide."""
-    step = max(1, -(-len(slide) // LOOK_TOKENS))
+    step = max(1, -(-len(slide) // MOST_TOKENS))
     return _embed(encoder, slide, np.arange(0, len(slide), step), device)
 
 

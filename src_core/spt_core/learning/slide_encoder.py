@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spt_core.devices import attention_rows, full_precision
 from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.attended import Attended, interleaved_groups, join_groups
 from spt_core.training.initial_weights import xavier
@@ -50,7 +51,7 @@ class FourierPositions(nn.Module):
 
     def forward(self, p: Tensor) -> Tensor:  # (..., 2) -> (..., dim)
         # Grid numbers reach hundreds, where half precision has no room for a phase.
-        with torch.autocast(p.device.type, enabled=False):
+        with full_precision(p.device):
             phase = self.project(p.float())
             waves = torch.cat([phase.cos(), phase.sin()], dim=-1) * self.scale
         return self.mlp(waves)
@@ -71,7 +72,12 @@ class Attention(nn.Module):
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (b, heads, n, dim / heads)
         if mask is not None:
             mask = mask[:, None, None, :]  # nobody looks at padding
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        rows = attention_rows(q.device, b * self.heads, n)
+        parts = [
+            F.scaled_dot_product_attention(some, k, v, attn_mask=mask)
+            for some in q.split(rows, dim=2)
+        ]
+        mixed = parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
         return self.out(mixed.transpose(1, 2).reshape(b, n, dim))
 
     def first_query(

@@ -35,7 +35,7 @@ class Epoch:
     slides_per_second: float
 
 
-class SlideTask:
+class SlideTrainingTask:
     """
     Parameters
     ----------
@@ -96,7 +96,7 @@ class SlideTask:
         return sorted(slide.fingerprint() for slide in self.cohort)
 
     @cached_property
-    def material(self) -> str:
+    def data_hash(self) -> str:
         # Not their names: a renamed slide that keeps its place changes no step.
         lines = [f"{len(slide)} {slide.fingerprint()}\n" for slide in self.cohort]
         if self.settings.supervised:
@@ -108,9 +108,9 @@ class SlideTask:
     def watched(self) -> int:
         return len(self.monitor.chosen)
 
-    def look(self, step: int) -> Validation:
+    def validate(self, step: int) -> Validation:
         self.encoder.eval()
-        seen = self.monitor.look(self.encoder, self.device, step)
+        seen = self.monitor.validate(self.encoder, self.device, step)
         self.encoder.train()
         return seen
 

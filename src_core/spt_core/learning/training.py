@@ -5,14 +5,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spt_core.devices import choose_device
+from spt_core.devices import choose_device, useful_threads
 from spt_core.errors import InputError
 from spt_core.events import Note
 from spt_core.learning.cohort import Cohort, open_cohort
 from spt_core.learning.finish import bare_model, finished_model
 from spt_core.learning.model_file import load_model, save_model
 from spt_core.learning.settings import TrainSettings
-from spt_core.learning.task import Epoch, SlideTask
+from spt_core.learning.task import Epoch, SlideTrainingTask
 from spt_core.tokens import check_labels, read_labels
 from spt_core.training.alarms import DivergedError
 from spt_core.training.processes import joined, own_device
@@ -66,12 +66,15 @@ def train(
             )
         if not resume and processes.first:
             folder.begin(settings)
-        task = SlideTask(settings, cohort, learned_from, device, processes, folder)
+        task = SlideTrainingTask(
+            settings, cohort, learned_from, device, processes, folder
+        )
         run = TrainingRun(task, settings, folder)
         if resume:
             run.restore()
         yield Note(_opening(task, run))
-        with run.recorded():
+        weights = sum(weight.numel() for weight in task.encoder.parameters())
+        with useful_threads(device, weights), run.recorded():
             yield from run.events()
             result = yield from _finish(task, run)
         return result
@@ -84,7 +87,7 @@ def resume(path: str | Path, **changes: Any) -> Events:
     return (yield from train(settings, resume=True))
 
 
-def _opening(task: SlideTask, run: TrainingRun) -> str:
+def _opening(task: SlideTrainingTask, run: TrainingRun) -> str:
     settings = task.settings
     weights = sum(weight.numel() for weight in run.weights)
     return (
@@ -94,7 +97,7 @@ def _opening(task: SlideTask, run: TrainingRun) -> str:
     )
 
 
-def _finish(task: SlideTask, run: TrainingRun) -> Events:
+def _finish(task: SlideTrainingTask, run: TrainingRun) -> Events:
     """Write both models with all that belongs to them."""
     folder = run.folder
     metrics: dict[str, float | None] = {}

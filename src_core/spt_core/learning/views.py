@@ -116,7 +116,7 @@ def slide_views(
 
 
 def split(n: int, rng: np.random.Generator, settings: ViewSettings) -> list[Members]:
-    """Disjoint parts of all ``n`` tokens, one a view, given to the views at random.
+    """Disjoint parts of all ``n`` tokens, one per view, given to the views at random.
 
     A slide with fewer tokens than views cannot be split: every view gets it whole.
     """

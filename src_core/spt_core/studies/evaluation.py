@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spt_core.errors import InputError
 from spt_core.events import Note
-from spt_core.insight.calibration import calibration_error, fit_temperature
+from spt_core.insight.calibration import fit_temperature
 from spt_core.learning.cohort import Cohort, open_cohort
 from spt_core.learning.model_file import SlideModel
 from spt_core.studies.embeddings import EmbeddedSlides, embed_slides, pooling_model
@@ -28,57 +27,12 @@ from spt_core.studies.methods import (
     SharesByMethod,
     shares_by_method,
 )
-from spt_core.studies.scores import (
-    DRAWS,
-    METRICS,
-    OutOfFold,
-    fold_scores,
-    interval,
-    mean_of_folds,
-    of_patients,
-    patient_weights,
-    pooled_score,
-)
+from spt_core.studies.scores import DRAWS, of_patients
+from spt_core.studies.table import PATIENTS, SLIDES, EvaluationRow, table_rows
 from spt_core.studies.unseen import KnownSlides, known_slides
 from spt_core.tokens import Labels, check_labels
 
 FEW_PATIENTS = 10
-SLIDES, PATIENTS = "slides", "patients"
-
-
-@dataclass(frozen=True)
-class Score:
-    """One score: mean and standard deviation over folds, repeats and models.
-
-    ``low`` and ``high`` bound the 95 % interval from resampling patients.
-    """
-
-    mean: float
-    sd: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class EvaluationRow:
-    """One line of the table.
-
-    Attributes
-    ----------
-    level
-        Of ``slides``, or of ``patients`` by the mean of their slides' shares.
-    pooled_auc
-        Of all folds' slides together, though their scores are of different models.
-    calibration_error
-        Expected calibration error, mean over repeats and models.
-    """
-
-    method: str
-    embedding: str
-    level: str
-    values: dict[str, Score]
-    pooled_auc: float
-    calibration_error: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,12 +295,12 @@ def _result(
     patients = cohort.patients()
     is_known = all(cohort[int(i)].patient for i in asked)
     asked_patients = {patients[int(i)] for i in asked}
-    rows = _rows(by_method, patients, SLIDES)
+    rows = table_rows(by_method, patients, SLIDES)
     mixed = 0
     if is_known and len(asked_patients) < len(asked):
         first = next(iter(by_method.values()))[0]
         _, pure, mixed = of_patients(first, patients)
-        rows += _rows(by_method, patients, PATIENTS) if pure else []
+        rows += table_rows(by_method, patients, PATIENTS) if pure else []
     temperature = None
     slides = embedded[0]
     if slides.scores is not None and slides.own_y is not None:
@@ -370,45 +324,6 @@ def _result(
         mixed_patients=mixed,
         temperature=temperature,
         remarks=tuple(remarks),
-    )
-
-
-def _rows(
-    by_method: SharesByMethod, patients: list[str], level: str
-) -> list[EvaluationRow]:
-    rows = []
-    for (method, embedding), runs in by_method.items():
-        groups = patients
-        if level == PATIENTS:
-            pooled = [of_patients(run, patients) for run in runs]
-            runs, groups = [one for one, _, _ in pooled], pooled[0][1]
-        weights = patient_weights(runs[0].y, groups)
-        errors = [
-            calibration_error(run.shares[run.fold >= 0], run.y[run.fold >= 0])
-            for run in runs
-        ]
-        rows.append(
-            EvaluationRow(
-                method,
-                embedding,
-                level,
-                {metric: _score(runs, metric, weights) for metric in METRICS},
-                pooled_score(runs, "auc"),
-                float(np.mean(errors)),
-            )
-        )
-    return rows
-
-
-def _score(runs: list[OutOfFold], metric: str, weights: NDArray[np.float64]) -> Score:
-    each = np.concatenate([fold_scores(run, metric) for run in runs])
-    each = each[np.isfinite(each)]
-    bounds = interval(mean_of_folds(runs, metric, weights))
-    return Score(
-        float(each.mean()) if len(each) else float("nan"),
-        float(each.std(ddof=1)) if len(each) > 1 else 0.0,
-        bounds.low,
-        bounds.high,
     )
 
 

@@ -11,9 +11,10 @@ from spt_core._version import __version__
 from spt_core.files import written_whole
 from spt_core.learning.model_card import Calibration
 from spt_core.notice import NOT_FOR_DIAGNOSIS
-from spt_core.studies.evaluation import SLIDES, Evaluation, Score
+from spt_core.studies.evaluation import Evaluation
 from spt_core.studies.methods import CALIBRATED, OWN
 from spt_core.studies.scores import METRICS
+from spt_core.studies.table import SLIDES, Score
 
 TITLES = {"accuracy": "mean class accuracy", "f1": "F1", "auc": "AUC"}
 
@@ -83,8 +84,8 @@ def what_it_means(found: Evaluation) -> str:
     return (
         f"{spread}, and in brackets the 95 % interval from {found.draws:,} resamplings "
         f"of the {over} within their class. The interval is of these fitted models: "
-        "how much a repeated training would vary is not in it. The AUC is measured within "
-        "each fold and averaged."
+        "how much a repeated training would vary is not in it. The AUC is measured "
+        "within each fold and averaged."
     )
 
 

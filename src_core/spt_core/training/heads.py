@@ -1,4 +1,4 @@
-"""What stands between a slide embedding and a loss, in training only."""
+"""What stands between an embedding and a loss, in training only."""
 
 from itertools import pairwise
 

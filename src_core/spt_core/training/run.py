@@ -5,15 +5,15 @@
 1. the exact gradient of its views             :mod:`step`, on a :mod:`batch`
 2. NaN or infinity stops the run               :mod:`alarms`
 3. the optimiser's step, at the step's rate    :mod:`schedule`
-4. a loss that stays at chance is said         :mod:`alarms`
+4. a loss that stays at chance is reported     :mod:`alarms`
 5. at the end of an epoch: look at the embeddings, keep the best model, write a row of
-   metrics.csv, say what was seen
+   metrics.csv, report it
 6. now and then a checkpoint and state.json    :mod:`run_folder`
 
-Slide training and patch training differ in what a :class:`Task` says: what is trained
-on which batches, what is looked at, and how a model is saved. What a run leaves at its
-end is written by the caller, inside of :meth:`TrainingRun.recorded`, which also keeps
-what is done when a run fails or is stopped.
+Slide training and patch training differ in what a :class:`TrainingTask` says: what is
+trained on which batches, what is looked at, and how a model is saved. What a run leaves
+at its end is written by the caller, inside of :meth:`TrainingRun.recorded`, which also
+keeps what is done when a run fails or is stopped.
 """
 
 import time
@@ -32,7 +32,7 @@ from spt_core.training.batch import ViewBatch, made_ahead
 from spt_core.training.run_folder import RunFolder
 from spt_core.training.schedule import Schedule
 from spt_core.training.signals import Validation
-from spt_core.training.task import RunSettings, Task
+from spt_core.training.task import RunSettings, TrainingTask
 
 STATE_SECONDS = 2.0
 MOST_SKIPPED = 10  # steps in a row that half precision may overflow in
@@ -43,7 +43,9 @@ Events = Generator[Any, None, None]
 class TrainingRun:
     """The state of one run."""
 
-    def __init__(self, task: Task, settings: RunSettings, folder: RunFolder) -> None:
+    def __init__(
+        self, task: TrainingTask, settings: RunSettings, folder: RunFolder
+    ) -> None:
         self.task, self.settings, self.folder = task, settings, folder
         self.compute, self.plan = task.compute, task.plan
         self.encoder, self.objective = task.compute.encoder, task.compute.objective
@@ -67,11 +69,11 @@ class TrainingRun:
             patience=settings.warm_up * self.steps,
         )
         self.step = self.saved_step = 0
-        self.ended = 0  # epochs whose end has been written down
+        self.ended = 0  # epochs that have been recorded
         self.best_score, self.best_step = float("-inf"), -1
         self.sums: dict[str, float] = {}  # over the steps of an epoch
-        self.seen: Validation | None = None
-        self.whole = True  # the weights are those after self.step steps
+        self.validation: Validation | None = None
+        self.consistent = True  # the weights are those after self.step steps
         self.skipped = 0
 
     # the loop
@@ -80,7 +82,7 @@ class TrainingRun:
         """Take all steps that are left."""
         per_epoch = self.plan.steps_per_epoch
         started, at_start, state_written = time.monotonic(), self.step, 0.0
-        if self.ended < self.step // per_epoch:  # stopped between a step and this
+        if self.ended < self.step // per_epoch:  # stopped just before its end
             yield from self._end_epoch(0.0)
         with made_ahead(self.plan.make, self.step, self.steps) as batches:
             for batch in batches:
@@ -134,7 +136,7 @@ class TrainingRun:
     def _update_weights(self) -> None:
         for group in self.optimiser.param_groups:
             group["lr"] = self.schedule.rate(self.step)
-        self.whole = False
+        self.consistent = False
         if self.scaler:
             self.scaler.step(self.optimiser)
             self.scaler.update()
@@ -142,17 +144,17 @@ class TrainingRun:
             self.optimiser.step()
         self.step += 1
         self.objective.after_step(self.encoder, self.step / self.steps)
-        self.whole = True
+        self.consistent = True
 
     def _end_epoch(self, per_second: float) -> Events:
-        """Write the epoch down; then, when nothing can be lost any more, tell of it."""
+        """Record the epoch; report it when nothing can be lost any more."""
         epoch = self.step // self.plan.steps_per_epoch
         means = {n: v / self.plan.steps_per_epoch for n, v in self.sums.items()}
         loss, rate = means["loss"], self.schedule.rate(self.step - 1)
-        told = [self.task.epoch_event(epoch, self.step, loss, rate, per_second)]
-        seen = self._look() if self._due(epoch) else None
+        events = [self.task.epoch_event(epoch, self.step, loss, rate, per_second)]
+        seen = self._validate() if self._due(epoch) else None
         if seen is not None:
-            told += [seen, *self._judge(seen, loss)]
+            events += [seen, *self._judge(seen, loss)]
         if self.processes.first:
             self.folder.add_metrics(
                 {
@@ -169,21 +171,21 @@ class TrainingRun:
                 }
             )
         self.sums, self.ended = {}, epoch
-        yield from told
+        yield from events
 
     def _due(self, epoch: int) -> bool:
         every = int(self.settings.validate_epochs or 1)
         return epoch % every == 0 or self.step == self.steps
 
-    def _look(self) -> Validation | None:
-        """What the first process sees; the others wait for it."""
+    def _validate(self) -> Validation | None:
+        """By the first process; the others wait for it."""
         if self.processes.first:
-            self.seen = self.task.look(self.step)
+            self.validation = self.task.validate(self.step)
         self.processes.wait()
-        return self.seen
+        return self.validation
 
     def _judge(self, seen: Validation, loss: float) -> Iterator[Note]:
-        """Keep the model if it is the best; say so if it has collapsed."""
+        """Keep the model if it is the best; report a collapse."""
         if self.task.watched > 1 and has_collapsed(seen.spread):
             yield from self.alarms.collapsed(seen.spread, self.task.items)
             return
@@ -196,7 +198,7 @@ class TrainingRun:
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        """Keep what is done, however the run ends, and say in state.json how."""
+        """Keep what is done, however the run ends, and state in state.json how."""
         self._write_state("running")
         try:
             yield
@@ -207,7 +209,7 @@ class TrainingRun:
             self._write_state("failed", str(error))
             raise
         except (GeneratorExit, KeyboardInterrupt):
-            if self.whole and self.step > self.saved_step:
+            if self.consistent and self.step > self.saved_step:
                 self.checkpoint()
             self._write_state("stopped")
             raise
@@ -227,7 +229,7 @@ class TrainingRun:
         self.folder.save_checkpoint(
             {
                 "step": self.step,
-                "material": self.task.material,
+                "material": self.task.data_hash,
                 "ended": self.ended,
                 "encoder": self.encoder.state_dict(),
                 "objective": self.objective.state_dict(),
@@ -245,7 +247,7 @@ class TrainingRun:
         saved = self.folder.load_checkpoint(self.device)
         if saved is not None:
             begun_with = saved.get("material")  # older runs do not say
-            if begun_with and begun_with != self.task.material:
+            if begun_with and begun_with != self.task.data_hash:
                 raise InputError(
                     f"The {self.task.items} are not those that the run in "
                     f"{self.folder.path} began with: files were added, removed or "

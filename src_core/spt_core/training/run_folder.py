@@ -30,7 +30,7 @@ from spt_core.training.curve import draw_curves
 KEY_FILE = "patients.key"
 
 
-class Written(Protocol):
+class Writable(Protocol):
     """Settings that can be written down."""
 
     def write(self, path: Path) -> None: ...
@@ -78,7 +78,7 @@ class RunFolder:
                 f"--resume {self.path}', or choose another --out."
             )
 
-    def begin(self, settings: Written) -> None:
+    def begin(self, settings: Writable) -> None:
         """Start a run here; refuse a folder that already holds one."""
         self.refuse_if_begun()
         self.path.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ class RunFolder:
         return known
 
     def take_key(self, other: Path) -> bool:
-        """Use another run's key where this one has none yet; say if it is the same.
+        """Use another run's key where this one has none yet; whether they are the same.
 
         Patients of a model that this one begins from are known by that key alone.
         """

@@ -27,7 +27,7 @@ class RunSettings(Protocol):
     def validate_epochs(self) -> int | None: ...
 
 
-class Task(Protocol):
+class TrainingTask(Protocol):
     """What is trained, on which batches, what is looked at, how a model is saved.
 
     Attributes
@@ -51,14 +51,14 @@ class Task(Protocol):
     items: str
 
     @property
-    def material(self) -> str:
+    def data_hash(self) -> str:
         """A hash of what is learned from, in its order; empty where none is kept."""
 
     @property
     def watched(self) -> int:
-        """How many items :meth:`look` looks at."""
+        """How many items :meth:`validate` looks at."""
 
-    def look(self, step: int) -> Validation:
+    def validate(self, step: int) -> Validation:
         """What the embeddings look like now."""
 
     def score(self, seen: Validation, loss: float) -> float | None:
@@ -70,7 +70,7 @@ class Task(Protocol):
     def epoch_event(
         self, epoch: int, step: int, loss: float, rate: float, per_second: float
     ) -> Any:
-        """What is told at the end of an epoch."""
+        """What is reported at the end of an epoch."""
 
     def why_diverged(self, batch: ViewBatch) -> str:
         """What may be wrong with a batch, and what to do about it."""

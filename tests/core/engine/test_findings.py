@@ -7,8 +7,8 @@ from html import unescape
 
 import numpy as np
 import pytest
-
 from napari_spt.analysis.report import write_findings
+
 from napari_spt.analysis.state import Analysis
 from napari_spt.slides.slide_source import SlideSource
 from spt_core import bundled, open_slide

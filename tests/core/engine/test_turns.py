@@ -5,10 +5,10 @@ from threading import Event, Thread
 
 import numpy as np
 import pytest
+from spt_core.engine.messages import Failure, Say
 
 from spt_core import read_tokens
 from spt_core.engine import serving
-from spt_core.engine.messages import Failure, Say
 from spt_core.engine.serving import WAITING, Server
 from tests.core.engine.pipe import ENDS
 

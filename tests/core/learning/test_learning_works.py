@@ -34,7 +34,7 @@ def cohort_folder(tmp_path_factory):
 
 def knn(folder, encoder):
     cohort = open_cohort(folder / "features", read_labels(folder / "labels.csv"))
-    return SlideMonitor(cohort, 0).look(encoder.eval(), CPU, 0).knn
+    return SlideMonitor(cohort, 0).validate(encoder.eval(), CPU, 0).knn
 
 
 def learn(folder, out, objective, **changes):

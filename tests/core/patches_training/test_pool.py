@@ -62,7 +62,7 @@ def test_tables_say_whose_tiles_are(folder):
 
 def test_without_a_table_every_tile_is_its_own(folder):
     pool, notes = filled(settings_for(folder, tables=()))
-    assert len(pool.orphans) == len(pool) == pool.patient_count == 96
+    assert len(pool.without_patient) == len(pool) == pool.patient_count == 96
     assert pool.by_patient == []
     assert "--tile-mpp" in notes[0]
 

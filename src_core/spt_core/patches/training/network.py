@@ -46,15 +46,15 @@ class PatchNetwork(Encoder):
                 f"--freeze {freeze} leaves nothing to learn: there are {len(parts)} "
                 "blocks."
             )
-        self.still = parts[:freeze]
-        for part in self.still:
+        self.frozen = parts[:freeze]
+        for part in self.frozen:
             part.requires_grad_(False)
         self.train()
 
     def train(self, mode: bool = True) -> "PatchNetwork":
         super().train(mode)
-        still = self.modules() if self.frozen_statistics else self.still
-        for part in still:
+        fixed = self.modules() if self.frozen_statistics else self.frozen
+        for part in fixed:
             for inside in part.modules():
                 if isinstance(inside, nn.modules.batchnorm._BatchNorm):
                     inside.eval()

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from spt_core.devices import ready_to_copy
-from spt_core.patches.training.augment import draw, make_views
+from spt_core.patches.training.augment import draw_views, make_views
 from spt_core.patches.training.pool import TilePool
 from spt_core.patches.training.settings import PatchTrainSettings
 from spt_core.training.batch import (
@@ -61,10 +61,10 @@ class PatchPlan:
         """
         pool, (slides, patches) = self.pool, self.settings.group
         rng = np.random.default_rng([self.settings.seed, 37, step])
-        lone = round(self.batch * len(pool.orphans) / len(pool))
+        lone = round(self.batch * len(pool.without_patient) / len(pool))
         if not pool.by_patient:
             lone = self.batch
-        found: list[int] = rng.permutation(pool.orphans)[:lone].tolist()
+        found: list[int] = rng.permutation(pool.without_patient)[:lone].tolist()
         while len(found) < self.batch:
             before = len(found)
             taken = set(found)
@@ -87,7 +87,7 @@ class PatchPlan:
         rng = np.random.default_rng([settings.seed, 41, step])
         chunks = []
         for view in range(self.views):
-            numbers = draw(rng, len(whole), settings.augmentation).part(mine)
+            numbers = draw_views(rng, len(whole), settings.augmentation).part(mine)
             pixels = make_views(
                 [self.pool.tiles[tile] for tile in whole[mine]],
                 self.pool.um[whole[mine]],

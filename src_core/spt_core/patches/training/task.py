@@ -37,9 +37,9 @@ class PatchEpoch:
     patches_per_second: float
 
 
-class PatchTask:
+class PatchTrainingTask:
     items = "patches"
-    material = ""  # no hash is kept of tiles
+    data_hash = ""  # no hash is kept of tiles
 
     def __init__(
         self,
@@ -101,9 +101,9 @@ class PatchTask:
     def watched(self) -> int:
         return len(self.monitor.chosen)
 
-    def look(self, step: int) -> Validation:
+    def validate(self, step: int) -> Validation:
         self.network.eval()
-        seen = self.monitor.look(self.network, self.device, step)
+        seen = self.monitor.validate(self.network, self.device, step)
         self.network.train()
         return seen
 
@@ -155,7 +155,7 @@ class PatchTask:
             kept = (*kept, "group", "level_weights")
         return PatchTrainingSummary(
             method=settings.method,
-            start=start_word(settings.init),
+            start=start_name(settings.init),
             patches=len(pool),
             slides=pool.slide_count,
             patients=len(pool.by_patient) or None,
@@ -166,7 +166,7 @@ class PatchTask:
         )
 
 
-def start_word(init: str) -> str:
+def start_name(init: str) -> str:
     """What a card may say of the start: never a path, which may name a person."""
     return init if init in ("imagenet", "none") else "a file of weights"
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spt_core.devices import choose_device
+from spt_core.devices import choose_device, fixed_shapes
 from spt_core.errors import InputError
 from spt_core.events import Note
 from spt_core.patches.encoder_file import ENCODER_FILE
 from spt_core.patches.training.pool import fill_pool
 from spt_core.patches.training.settings import PatchTrainSettings
 from spt_core.patches.training.start import load_start
-from spt_core.patches.training.task import PatchTask, start_word
+from spt_core.patches.training.task import PatchTrainingTask, start_name
 from spt_core.patches.training.tiles import find_origins
 from spt_core.training.processes import joined, own_device
 from spt_core.training.run import TrainingRun
@@ -41,7 +41,7 @@ def train_patches(settings: PatchTrainSettings, *, resume: bool = False) -> Even
     Ctrl-C. ``resume`` goes on with the run in ``settings.out``.
     """
     device = own_device(choose_device(settings.device))
-    with joined(device) as processes:
+    with joined(device) as processes, fixed_shapes(device):
         folder = RunFolder(Path(settings.out), COMMAND, ENCODER_FILE)
         if not resume and processes.first:
             folder.refuse_if_begun()
@@ -56,7 +56,7 @@ def train_patches(settings: PatchTrainSettings, *, resume: bool = False) -> Even
             )
         if not resume and processes.first:
             folder.begin(settings)
-        task = PatchTask(settings, pool, start, device, processes)
+        task = PatchTrainingTask(settings, pool, start, device, processes)
         run = TrainingRun(task, settings, folder)
         if resume:
             run.restore()
@@ -74,20 +74,20 @@ def resume_patches(path: str | Path, **changes: Any) -> Events:
     return (yield from train_patches(settings, resume=True))
 
 
-def _opening(task: PatchTask) -> str:
+def _opening(task: PatchTrainingTask) -> str:
     settings, pool = task.settings, task.pool
     weights = sum(weight.numel() for weight in task.network.parameters())
     free = sum(w.numel() for w in task.network.parameters() if w.requires_grad)
     return (
         f"{settings.method} on {len(pool)} patches of {pool.slide_count} slides "
         f"and {pool.patient_count} patients ({pool.nbytes / 1e6:.0f} MB), "
-        f"{settings.arch} from {start_word(settings.init)}, {free / 1e6:.2f} of "
+        f"{settings.arch} from {start_name(settings.init)}, {free / 1e6:.2f} of "
         f"{weights / 1e6:.2f} M weights, batches of {task.plan.batch}, "
         f"{task.steps} steps on {task.device}."
     )
 
 
-def _finish(task: PatchTask, run: TrainingRun) -> PatchTrainResult:
+def _finish(task: PatchTrainingTask, run: TrainingRun) -> PatchTrainResult:
     """Write the encoder and the curve."""
     folder = run.folder
     metrics: dict[str, float | None] = {}
@@ -95,7 +95,8 @@ def _finish(task: PatchTask, run: TrainingRun) -> PatchTrainResult:
         run.checkpoint()
         task.save(folder.last, run.step)
         folder.draw_curve()
-        seen = run.seen or task.look(run.step)  # none in a run resumed at its very end
+        # None where a run was resumed at its very end.
+        seen = run.validation or task.validate(run.step)
         metrics = {
             "knn": seen.knn,
             "spread": seen.spread,

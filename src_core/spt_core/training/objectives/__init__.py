@@ -1,4 +1,4 @@
-"""What a slide encoder learns by: one objective a module, one call signature."""
+"""What an encoder learns by: one objective per module, one call signature."""
 
 from torch import Tensor
 

@@ -1,6 +1,6 @@
-"""Classification: cross-entropy of a linear layer on the slide embedding.
+"""Classification: cross-entropy of a linear layer on the embedding.
 
-One view of a slide a step, the whole slide in use. Class weights against imbalance.
+One view of each item per step. Class weights against imbalance.
 """
 
 from math import log
@@ -18,7 +18,7 @@ class Classify(Objective):
     Parameters
     ----------
     class_weights : (classes,)
-        How much a slide of each class counts; all alike if not given.
+        How much an item of each class counts; equal if not given.
     """
 
     needs_labels = True
