@@ -37,9 +37,7 @@ def test_tissue_map(engine, features):
     count = found.labels.max() + 1
     assert len(found.kinds.centres) == len(found.kinds.rgb) == count
     # Each patch is nearer to its own kind's middle than to most others'.
-    middles = np.stack(
-        [tokens.x[found.labels == k].mean(axis=0) for k in range(count)]
-    )
+    middles = np.stack([tokens.x[found.labels == k].mean(axis=0) for k in range(count)])
     far = np.linalg.norm(tokens.x[:, None] - middles, axis=2)
     assert (far.argmin(axis=1) == found.labels).mean() > 0.8
     # The same slide again keeps its colours.
