@@ -18,6 +18,7 @@ from spt_core import bundled, load_model
 from spt_core.errors import InputError
 from spt_core.insight.maps import attention_values
 from spt_core.insight.predicting import predict, read_for
+from spt_core.insight.wording import prediction_sentence
 from spt_core.patches import EncodeSettings, encode_slides, slide_tasks
 from spt_core.patches.folder import find_slides
 from spt_core.sample.cohort import write_sample_cohort
@@ -109,7 +110,7 @@ def on_real(model, data: Path, folder: Path, encoder: str, figures: Figures) -> 
         named += said.probabilities is not None
         if said.likeness is not None:
             nearest = min(nearest, closeness(said))
-        print(f"{name}: {said.sentence}")
+        print(f"{name}: {prediction_sentence(said)}")
     figures.add("real slides", count)
     figures.add("real slides of which a class is named", named, goal="0")
     figures.add(

@@ -2,4 +2,7 @@
 
 from spt_core._version import __version__
 
-__all__ = ["__version__"]
+# The name that napari knows this plugin by.
+PLUGIN = "napari-spt"
+
+__all__ = ["PLUGIN", "__version__"]

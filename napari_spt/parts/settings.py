@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 def settings_file() -> Path:
-    """Where the settings are; the environment may name another folder."""
+    """Path of the settings; NAPARI_SPT_CONFIG may name another folder."""
     folder = os.environ.get("NAPARI_SPT_CONFIG") or user_config_dir("napari-spt", False)
     return Path(folder) / "settings.json"
 
@@ -44,6 +44,6 @@ def _load() -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        _log.warning("Settings are not readable and start anew: %s", error)
+        _log.warning("The settings are not readable and start from scratch: %s", error)
         return {}
     return settings if isinstance(settings, dict) else {}

@@ -1,11 +1,11 @@
-"""Small parts that docks are put together from."""
+"""Small widgets that docks are built from."""
 
 from qtpy.QtCore import QEvent, Qt, Signal
 from qtpy.QtWidgets import QLabel, QToolButton, QVBoxLayout, QWidget
 
 
 def text(words: str = "", name: str = "") -> QLabel:
-    """Words that wrap, and can be copied."""
+    """A label that wraps, and whose text can be copied."""
     label = QLabel(words)
     label.setWordWrap(True)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -15,7 +15,7 @@ def text(words: str = "", name: str = "") -> QLabel:
 
 
 class Column(QWidget):
-    """A column in a scroll area, as high as its wrapped words need."""
+    """The content of a scroll area, as high as its wrapped text needs."""
 
     narrowest = Signal(int)
 
@@ -30,7 +30,7 @@ class Column(QWidget):
 
 
 class Section(QWidget):
-    """A heading with what belongs to it."""
+    """A heading and the widgets below it."""
 
     def __init__(self, title: str, *content: QWidget) -> None:
         super().__init__()
@@ -44,7 +44,10 @@ class Section(QWidget):
 
 
 class Folded(QWidget):
-    """A part that opens at a click; closed at first."""
+    """A part that opens with a click; closed at first."""
+
+    # Not superqt's QCollapsible: what it folds stays in the order of the tab key, its
+    # button shows no focus, and it cuts wrapped text off at the size hint's height.
 
     def __init__(self, title: str, content: QWidget) -> None:
         super().__init__()

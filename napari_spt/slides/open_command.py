@@ -1,23 +1,18 @@
-"""Opening slides from the menus, and the offer to be the default for them."""
+"""Opening slides from the menus, and the list of recent ones."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari.layers import Layer
 from napari.qt.threading import create_worker
-from napari.settings import get_settings
 from napari.utils.notifications import show_error, show_info
-from qtpy.QtWidgets import (
-    QApplication,
-    QFileDialog,
-    QMainWindow,
-    QMessageBox,
-    QWidget,
-)
+from qtpy.QtWidgets import QFileDialog
 
+from napari_spt import PLUGIN
 from napari_spt.parts.settings import remember, remembered
-from napari_spt.parts.viewing import scale_bar
+from napari_spt.parts.viewing import active_window, scale_bar
+from napari_spt.slides.default_reader import offer_default
 from napari_spt.slides.reader import get_reader, slide_layer
 from spt_core.errors import InputError
 from spt_core.slides import SLIDE_ENDINGS, Slide, open_slide
@@ -25,11 +20,7 @@ from spt_core.slides import SLIDE_ENDINGS, Slide, open_slide
 if TYPE_CHECKING:
     from napari.viewer import Viewer
 
-PLUGIN = "napari-spt"
-# Formats that hold slides and nothing else. Not TIFF, DICOM, CZI or Zarr: napari and
-# other plugins read many of those that are not slides.
-DEFAULT_ENDINGS = (".svs", ".ndpi", ".vms", ".vmu", ".scn", ".mrxs", ".svslide", ".bif")
-_RECENT = 8
+_MOST_RECENT = 8
 
 
 def choose_and_open(viewer: "Viewer", *, offers: bool = True) -> QFileDialog:
@@ -39,7 +30,7 @@ def choose_and_open(viewer: "Viewer", *, offers: bool = True) -> QFileDialog:
     """
     endings = [*SLIDE_ENDINGS, *(ending.upper() for ending in SLIDE_ENDINGS)]
     patterns = " ".join(f"*{ending}" for ending in endings)
-    dialog = QFileDialog(_window(), "Open slide", remembered("last_folder", ""))
+    dialog = QFileDialog(active_window(), "Open slide", remembered("last_folder", ""))
     dialog.setNameFilters([f"Slides ({patterns})", "All files (*)"])
     dialog.setOption(QFileDialog.Option.HideNameFilterDetails)
     dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
@@ -53,7 +44,7 @@ def choose_and_open(viewer: "Viewer", *, offers: bool = True) -> QFileDialog:
 def open_slides(
     viewer: "Viewer",
     paths: Sequence[str | Path],
-    then: Callable[["Layer"], None] | None = None,
+    then: Callable[[Layer], None] | None = None,
     *,
     offers: bool = True,
 ) -> None:
@@ -63,7 +54,7 @@ def open_slides(
     drive; the layers are then added at once, over the handles that are already open.
     """
 
-    def open_each():  # type: ignore[no-untyped-def]
+    def open_each() -> Iterator[Slide | InputError]:
         for path in paths:
             try:
                 yield open_slide(path)
@@ -74,11 +65,10 @@ def open_slides(
         if isinstance(result, InputError):
             show_error(str(result))
             return
-        recent = [str(result.path), *recent_slides()]
-        remember("recent_slides", list(dict.fromkeys(recent))[:_RECENT])
-        remember("last_folder", str(result.path.parent))
+        _remember_slide(result.path)
         if get_reader(str(result.path)) is None:
-            # What is left to napari when it is dropped on the window is asked for here.
+            # Files that we leave to napari when they are dropped on the window are
+            # asked for by name here.
             layer = viewer.add_layer(Layer.create(*slide_layer(result)))
         else:
             (layer,) = viewer.open(str(result.path), plugin=PLUGIN)
@@ -91,6 +81,17 @@ def open_slides(
     worker.start()
 
 
+def recent_slides() -> list[str]:
+    """Slides opened lately that still exist, newest first."""
+    return [p for p in remembered("recent_slides", []) if Path(p).exists()]
+
+
+def _remember_slide(path: Path) -> None:
+    recent = dict.fromkeys([str(path), *recent_slides()])
+    remember("recent_slides", list(recent)[:_MOST_RECENT])
+    remember("last_folder", str(path.parent))
+
+
 def _greet(viewer: "Viewer", slide: Slide, *, offers: bool) -> None:
     if slide.mpp_xy is None:
         show_info(
@@ -101,71 +102,3 @@ def _greet(viewer: "Viewer", slide: Slide, *, offers: bool) -> None:
         scale_bar(viewer).visible = True
     if offers and not remembered("asked_default_reader"):
         offer_default()
-
-
-def _window() -> QWidget | None:
-    """The window that a dialog belongs to."""
-    windows = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMainWindow)]
-    return QApplication.activeWindow() or (windows[-1] if windows else None)
-
-
-def open_analysis(viewer: "Viewer") -> None:
-    """Show the dock that analyses slides, from the layers' menu."""
-    from napari_spt.slides.slide_source import slide_source
-
-    viewer.window.add_plugin_dock_widget(PLUGIN, "Slide analysis")
-    layer = viewer.layers.selection.active
-    if layer is not None and slide_source(layer) is None:
-        show_error(
-            f"“{layer.name}” is not a slide: it is no colour picture. Open a slide "
-            "with “Open slide…”, or choose its layer."
-        )
-
-
-def recent_slides() -> list[str]:
-    """Slides opened lately that are still there, newest first."""
-    return [p for p in remembered("recent_slides", []) if Path(p).exists()]
-
-
-def is_default() -> bool:
-    readers = get_settings().plugins.extension2reader
-    return all(readers.get(f"*{ending}") == PLUGIN for ending in DEFAULT_ENDINGS)
-
-
-def set_default(is_on: bool) -> None:
-    """Make us napari's reader for slide endings, or stop being it."""
-    plugins = get_settings().plugins
-    ours = {f"*{ending}": PLUGIN for ending in DEFAULT_ENDINGS}
-    kept = {
-        pattern: reader
-        for pattern, reader in plugins.extension2reader.items()
-        if not (pattern in ours and (is_on or reader == PLUGIN))
-    }
-    plugins.extension2reader = {**kept, **ours} if is_on else kept
-
-
-def offer_default() -> QMessageBox | None:
-    """Ask, once ever, whether napari should open slides with us from now on."""
-    if is_default():
-        return None
-    question = QMessageBox(
-        QMessageBox.Icon.Question,
-        "Open slides with napari-spt?",
-        "Should napari open slides with napari-spt from now on?",
-        QMessageBox.StandardButton.Yes | QMessageBox.StandardButton.No,
-        _window(),
-    )
-    question.setInformativeText(
-        "Dropping a slide on the window then opens it at once, without reading all of "
-        f"it into memory. This is for {', '.join(DEFAULT_ENDINGS)}. The “Open slide…” "
-        "dock in the Plugins menu changes it at any time."
-    )
-
-    def answered(button: int) -> None:
-        remember("asked_default_reader", True)
-        if button == QMessageBox.StandardButton.Yes:
-            set_default(True)
-
-    question.finished.connect(answered)
-    question.open()
-    return question

@@ -1,15 +1,13 @@
-"""The napari reader: one multiscale RGB layer a slide, in micrometres."""
+"""The napari reader: one multiscale RGB layer per slide, in micrometres."""
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import dask
-import dask.threaded
 from napari.utils.notifications import show_warning
 
 from napari_spt.parts.window_calls import make_window_calls_safe
+from napari_spt.slides.dask_scheduler import use_threads_by_default
 from spt_core.slides import (
     Slide,
     UnreadableRegionError,
@@ -21,12 +19,12 @@ from spt_core.slides import (
 
 LayerData = tuple[Any, dict[str, Any], str]
 
-# A picture up to this side, napari shows from memory at least as well as we.
+# Images up to this side, napari shows from memory at least as well as we do.
 _ORDINARY_SIDE = 4096
 
 
 def get_reader(path: str | Sequence[str]) -> Callable[[Any], list[LayerData]] | None:
-    """Offer to read ``path``, or decline by None; the file's pixels are not read."""
+    """Offer to read ``path``, or decline with None; the file's pixels are not read."""
     paths = [path] if isinstance(path, str) else list(path)
     if all(_is_ours(Path(p)) for p in paths):
         return read_slides
@@ -34,19 +32,19 @@ def get_reader(path: str | Sequence[str]) -> Callable[[Any], list[LayerData]] | 
 
 
 def read_slides(path: str | Sequence[str]) -> list[LayerData]:
-    """Read each slide as one layer; napari shows what InputError says."""
+    """Read each slide as one layer; napari shows the message of an InputError."""
     paths = [path] if isinstance(path, str) else list(path)
-    _name_the_scheduler()
+    use_threads_by_default()
     make_window_calls_safe()
     return [slide_layer(open_slide(p)) for p in paths]
 
 
 def slide_layer(slide: Slide) -> LayerData:
-    """Give a slide as napari layer data.
+    """A slide as napari layer data.
 
-    The layer shows the scanned part of the canvas; ``translate`` puts it where it
-    lies, so that world coordinates are those of the full canvas, in micrometres, with
-    the centre of level-0 pixel (0, 0) at the origin.
+    The layer shows the scanned part of the canvas; ``translate`` puts it in place, so
+    that world coordinates are those of the full canvas, in micrometres, with the centre
+    of level-0 pixel (0, 0) at the origin.
     """
     slide.on_unreadable = _warn_unreadable
     for note in slide.notes:
@@ -80,7 +78,7 @@ def slide_layer(slide: Slide) -> LayerData:
 
 
 def slide_facts(slide: Slide) -> dict[str, Any]:
-    """Give what later steps need to know of a slide's layer, as plain data."""
+    """What later steps need to know about a slide's layer, as plain data."""
     return {
         "path": str(slide.path),
         "mpp_xy": None if slide.mpp_xy is None else list(slide.mpp_xy),
@@ -91,21 +89,10 @@ def slide_facts(slide: Slide) -> dict[str, Any]:
     }
 
 
-def _name_the_scheduler() -> None:
-    """Give dask its default scheduler, threads, before it looks for a cluster.
-
-    It does so by importing distributed, even for the name "threads": nearly a second in
-    which the first slide is not seen. A cluster that is there, or made later, is still
-    used: its client says so.
-    """
-    if "distributed" not in sys.modules and dask.config.get("scheduler", None) is None:
-        dask.config.set(scheduler=dask.threaded.get)
-
-
 def _is_ours(path: Path) -> bool:
-    """Whether to read it: slides, and TIFFs too large to be ordinary pictures."""
+    """Whether to read it: slides, and TIFFs too large to be ordinary images."""
     if path.is_dir():
-        # An empty folder is ours too, so that the user gets a sentence.
+        # An empty folder is ours too, so that the user is told what is wrong.
         is_empty = not any(path.iterdir())
         return is_empty or is_ome_zarr(path) or any(path.glob("*.dcm"))
     if not is_slide_name(path):
@@ -116,7 +103,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _is_ordinary_tiff(path: Path) -> bool:
-    """Whether a TIFF is a small picture without levels, as napari reads itself."""
+    """Whether a TIFF is a small image without levels, which napari reads itself."""
     import tifffile
 
     try:
@@ -127,7 +114,7 @@ def _is_ordinary_tiff(path: Path) -> bool:
                 page.is_tiled and (page.imagewidth, page.imagelength) != size
                 for page in tiff.pages[1:]
             )
-    # Not readable as a TIFF: we say why, in a sentence, when it is opened.
+    # Not readable as a TIFF: the user is told why when it is opened.
     except Exception:  # noqa: BLE001
         return False
     return max(size) <= _ORDINARY_SIDE and not has_levels

@@ -17,19 +17,19 @@ from spt_core.sample import sample_slide
 
 
 def paint(kind: str) -> Path | None:
-    """Give the path of a sample slide, painting it first where it is not there yet.
+    """The path of a sample slide, painted first where it does not exist yet.
 
     The painting runs in other processes; the window stays alive and shows progress.
-    Where the last window is closed meanwhile, the painting ends: None.
+    If the last window is closed meanwhile, the painting stops: None.
     """
-    news: SimpleQueue[Progress] = SimpleQueue()
+    updates: SimpleQueue[Progress] = SimpleQueue()
     is_closed = Event()
 
     def work() -> Path | None:
         events = sample_slide(kind)
         while not is_closed.is_set():
             try:
-                news.put(next(events))
+                updates.put(next(events))
             except StopIteration as done:
                 return done.value
         events.close()
@@ -41,7 +41,7 @@ def paint(kind: str) -> Path | None:
             result = thread.submit(work)
             while not result.done():
                 try:
-                    event = news.get(timeout=0.02)
+                    event = updates.get(timeout=0.02)
                 except Empty:
                     pass
                 else:

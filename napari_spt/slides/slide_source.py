@@ -1,28 +1,51 @@
-"""Which layers are slides, and what of a plain picture must be known to be one."""
+"""Which layers are slides: files that we read, and colour images in memory."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from napari.layers import Image, Layer
-
-from napari_spt.analysis.state import SlideSource
 
 if TYPE_CHECKING:
+    from napari.layers import Image, Layer
     from napari.viewer import Viewer
 
-# Below this side nothing on a picture is tissue.
+# On images with a side below this there is no tissue to see.
 SMALLEST = 64
-_UM = {"micrometer": 1.0, "millimeter": 1000.0, "nanometer": 0.001}
+_UM_PER_UNIT = {"micrometer": 1.0, "millimeter": 1000.0, "nanometer": 0.001}
 
 
-def slide_layers(viewer: "Viewer") -> list[Layer]:
+@dataclass(frozen=True)
+class SlideSource:
+    """A slide as a layer shows it.
+
+    Attributes
+    ----------
+    path
+        None for an image that exists in the window alone.
+    mpp_xy
+        Micrometres per level-0 pixel, None where neither file nor layer states it.
+    l0_size_xy, l0_bounds_xy
+        Size of the canvas, and where on it the layer's first pixel lies.
+    """
+
+    name: str
+    path: Path | None
+    mpp_xy: tuple[float, float] | None
+    l0_size_xy: tuple[int, int]
+    l0_bounds_xy: tuple[int, int] = (0, 0)
+
+
+def slide_layers(viewer: "Viewer") -> list["Layer"]:
     """Layers that can be analysed, the topmost last."""
     return [layer for layer in viewer.layers if slide_source(layer) is not None]
 
 
-def slide_source(layer: Layer | None) -> SlideSource | None:
-    """A layer as a slide; None where it is none."""
+def slide_source(layer: "Layer | None") -> SlideSource | None:
+    """A layer as a slide; None where it is not one."""
+    # Here, so that SlideSource can be used without napari.
+    from napari.layers import Image
+
     if not isinstance(layer, Image):
         return None
     facts = layer.metadata.get("spt") or {}
@@ -40,11 +63,11 @@ def slide_source(layer: Layer | None) -> SlideSource | None:
     height, width = _pixels(layer).shape[:2]
     if min(height, width) < SMALLEST:
         return None
-    return SlideSource(layer.name, None, _stated_size(layer), (width, height))
+    return SlideSource(layer.name, None, _stated_mpp(layer), (width, height))
 
 
-def picture_pixels(layer: Image) -> np.ndarray:
-    """The pixels of a plain picture, (y, x, 3) uint8."""
+def picture_pixels(layer: "Image") -> np.ndarray:
+    """The pixels of an image in memory, (y, x, 3) uint8."""
     pixels = np.asarray(_pixels(layer))[..., :3]
     if pixels.dtype == np.uint8:
         return pixels
@@ -53,21 +76,21 @@ def picture_pixels(layer: Image) -> np.ndarray:
     return (pixels // 257).astype(np.uint8)
 
 
-def key_of(layer: Layer) -> str:
-    """What our maps of a slide are known by: its file, or the layer itself."""
+def key_of(layer: "Layer") -> str:
+    """Identifies a slide among our maps: its file, or else the layer itself."""
     source = slide_source(layer)
     if source is not None and source.path is not None:
         return str(source.path)
     return f"picture {layer.unique_id}"
 
 
-def _pixels(layer: Image) -> Any:
+def _pixels(layer: "Image") -> Any:
     return layer.data[0] if layer.multiscale else layer.data
 
 
-def _stated_size(layer: Image) -> tuple[float, float] | None:
-    """Micrometres a pixel, where somebody gave the layer a scale in such a unit."""
-    factors = [_UM.get(str(unit)) for unit in layer.units[-2:]]
+def _stated_mpp(layer: "Image") -> tuple[float, float] | None:
+    """Micrometres per pixel, where the layer's scale is in a unit of length."""
+    factors = [_UM_PER_UNIT.get(str(unit)) for unit in layer.units[-2:]]
     if None in factors:
         return None
     y, x = (s * f for s, f in zip(layer.scale[-2:], factors, strict=True))

@@ -14,31 +14,23 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from napari_spt.slides.open_command import (
-    DEFAULT_ENDINGS,
-    choose_and_open,
-    is_default,
-    open_slides,
-    recent_slides,
-    set_default,
-)
+from napari_spt.parts.widgets import text
+from napari_spt.slides.default_reader import DEFAULT_ENDINGS, is_default, set_default
+from napari_spt.slides.open_command import choose_and_open, open_slides, recent_slides
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
 
 
 class SlidesDock(QWidget):
-    """Opens slides and says of the active one how large it is."""
+    """Opens slides, and says how large the active one is."""
 
     def __init__(self, napari_viewer: "Viewer") -> None:
         super().__init__()
         self.viewer = napari_viewer
         self.open_button = QPushButton("Open slide…")
         self.open_button.setToolTip("Choose a slide file; it opens without being read")
-        self.facts = QLabel()
-        self.facts.setWordWrap(True)
-        self.facts.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.facts.setAccessibleName("About the active slide")
+        self.facts = text(name="About the active slide")
         self.recent = QListWidget()
         self.recent.setAccessibleName("Recent slides")
         self.recent.setToolTip("Double-click, or press Enter, to open a slide again")
@@ -63,7 +55,7 @@ class SlidesDock(QWidget):
         self.default.toggled.connect(set_default)
         napari_viewer.layers.selection.events.active.connect(self._show)
         self._show()
-        # From the menu, "Open slide…" is a wish to choose one now.
+        # Whoever chooses "Open slide…" in the menu wants to choose a file now.
         if not self._slide_facts():
             QTimer.singleShot(0, self.choose)
 
@@ -76,7 +68,7 @@ class SlidesDock(QWidget):
     def _slide_facts(self) -> dict | None:
         layer = self.viewer.layers.selection.active
         facts = {} if layer is None else layer.metadata.get("spt", {})
-        # Maps over a slide are ours too, and no slides.
+        # Maps over a slide have facts of ours too, and are not slides.
         return facts if "path" in facts else None
 
     def _show(self) -> None:
@@ -99,11 +91,11 @@ def describe(facts: dict | None) -> str:
     if not facts:
         return "Choose a slide file, or drop one on the window."
     _, _, width, height = facts["bounds"]
-    text = f"{width:,} × {height:,} pixels"
+    size = f"{width:,} × {height:,} pixels"
     if facts["mpp_xy"] is None:
-        return text + ". The file does not say how large a pixel is."
+        return size + ". The file does not say how large a pixel is."
     um_x, um_y = facts["mpp_xy"]
     return (
-        f"{text}, {width * um_x / 1000:.1f} × {height * um_y / 1000:.1f} mm "
-        f"({(um_x * um_y) ** 0.5:.3g} µm a pixel)"
+        f"{size}, {width * um_x / 1000:.1f} × {height * um_y / 1000:.1f} mm "
+        f"({(um_x * um_y) ** 0.5:.3g} µm per pixel)"
     )

@@ -1,4 +1,4 @@
-"""The ``spt`` command: one sub-command a step.
+"""The ``spt`` command: one sub-command for each step.
 
 Each sub-command lives in a module of ``spt_core.commands`` with two functions:
 ``add_arguments(parser)`` and ``run(args, console) -> exit code``. A module is imported
@@ -14,18 +14,19 @@ from importlib import import_module
 from spt_core._version import __version__
 from spt_core.commands.console import Console
 from spt_core.errors import InputError
+from spt_core.notice import NOT_FOR_DIAGNOSIS
 
 # In the order in which the data flows; the text is the one-line help.
 COMMANDS = {
-    "sample": "make a synthetic H&E cohort: slides, labels.csv, truth masks (0.5 um)",
-    "info": "what a slide file holds",
-    "encoders": "the patch encoders, whether each is ready, and how to get it",
-    "train-patches": "learn a patch encoder from slides or tiles of one's own",
-    "encode": "turn slides into features, one file a slide",
-    "train": "learn a slide model from a folder of features",
-    "evaluate": "how good a model is, in folds that share no patient",
-    "predict": "class probabilities for each slide",
-    "heatmap": "attention and class map as GeoJSON, OME-TIFF, PNG or a report",
+    "sample": "make a synthetic H&E cohort: slides, labels.csv and truth masks",
+    "info": "show what a slide file holds",
+    "encoders": "list the patch encoders, or download one",
+    "train-patches": "train a patch encoder on your own slides or tiles",
+    "encode": "turn slides into features, one file per slide",
+    "train": "train a slide model on a folder of features",
+    "evaluate": "measure how good a model is, in folds that share no patient",
+    "predict": "predict class probabilities for each slide",
+    "heatmap": "write attention and class map as GeoJSON, OME-TIFF, PNG or a report",
 }
 
 FAILED = 1
@@ -37,14 +38,16 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="spt",
         description="Slide Pre-trained Transformers for whole-slide pathology. "
-        "For research, not for diagnosis.",
+        f"{NOT_FOR_DIAGNOSIS}",
     )
     parser.add_argument("--version", action="version", version=f"spt {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument(
-            "--json", action="store_true", help="print one JSON object a line"
+            "--json",
+            action="store_true",
+            help="print one JSON object per line, for programs",
         )
         if name == chosen:
             _command_module(name).add_arguments(command)

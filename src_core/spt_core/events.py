@@ -5,10 +5,12 @@ result. A command prints them, a widget shows them, a test reads them; closing t
 generator cancels the work.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,19 @@ class Note:
     message: str
     kind: NoticeKind | None = None
     values: Mapping[str, float] = field(default_factory=dict)
+
+
+def finish(
+    events: Generator[Any, None, Result], each: Callable[[Any], object] | None = None
+) -> Result:
+    """Run long work to its end, showing ``each`` its events; give back its result."""
+    while True:
+        try:
+            event = next(events)
+        except StopIteration as stop:
+            return stop.value
+        if each is not None:
+            each(event)
 
 
 def event_record(event: Any) -> dict[str, Any]:

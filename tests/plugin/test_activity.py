@@ -3,7 +3,7 @@
 from napari.utils.progress import progress
 from qtpy.QtCore import QTimer
 
-from napari_spt.parts import activity as _activity
+from napari_spt.parts import activity
 from napari_spt.parts.activity import ActivityBar
 
 
@@ -37,7 +37,7 @@ def test_it_is_not_told_at_every_step(make_napari_viewer, monkeypatch):
     bar.show(1, 10)
     bar.show(5, 10)
     assert bars()[0].n == 1
-    monkeypatch.setattr(_activity, "SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(activity, "SECONDS_BETWEEN", 0.0)
     bar.show(7, 12)
     assert (bars()[0].n, bars()[0].total) == (7, 12)
     bar.close()

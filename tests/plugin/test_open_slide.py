@@ -15,7 +15,8 @@ from qtpy.QtWidgets import QApplication, QFileDialog, QMessageBox
 
 from napari_spt.parts.settings import remember, remembered, settings_file
 from napari_spt.parts.viewing import scale_bar
-from napari_spt.slides import open_command as _open_command
+from napari_spt.slides.default_reader import is_default, set_default
+from napari_spt.slides.open_command import choose_and_open, open_slides
 from napari_spt.slides.slides_dock import describe
 from tests.made_slides import picture, write_svs
 
@@ -65,7 +66,7 @@ def test_the_menus_have_it(viewer):
 
 
 def test_choosing_a_file_opens_it(viewer, slide, qtbot, asked):
-    dialog = _open_command.choose_and_open(viewer)
+    dialog = choose_and_open(viewer)
     assert isinstance(dialog, QFileDialog)
     dialog.filesSelected.emit([str(slide)])
     qtbot.waitUntil(lambda: len(viewer.layers) == 1, timeout=10_000)
@@ -79,7 +80,7 @@ def test_choosing_a_file_opens_it(viewer, slide, qtbot, asked):
 def test_one_bad_file_does_not_stop_the_others(viewer, slide, tmp_path, qtbot, asked):
     notification_manager.records.clear()
     (tmp_path / "b.svs").write_text("no")
-    _open_command.open_slides(viewer, [tmp_path / "b.svs", slide])
+    open_slides(viewer, [tmp_path / "b.svs", slide])
     qtbot.waitUntil(lambda: len(viewer.layers) == 1, timeout=10_000)
     assert any("text file" in n.message for n in notification_manager.records)
 
@@ -89,7 +90,7 @@ def test_the_default_is_offered_once_and_set_only_on_yes(
     viewer, slide, qtbot, says_yes
 ):
     before = dict(get_settings().plugins.extension2reader)
-    _open_command.open_slides(viewer, [slide])
+    open_slides(viewer, [slide])
     qtbot.waitUntil(lambda: bool(shown(QMessageBox)), timeout=10_000)
     assert get_settings().plugins.extension2reader == before
     button = QMessageBox.StandardButton
@@ -98,19 +99,19 @@ def test_the_default_is_offered_once_and_set_only_on_yes(
     readers = get_settings().plugins.extension2reader
     assert (readers.get("*.svs") == "napari-spt") == says_yes
     assert "*.tif" not in readers
-    _open_command.open_slides(viewer, [slide])
+    open_slides(viewer, [slide])
     qtbot.waitUntil(lambda: len(viewer.layers) == 2, timeout=10_000)
     assert not shown(QMessageBox)
     if says_yes:
         viewer.open(str(slide), plugin=None)
         assert viewer.layers[-1].source.reader_plugin == "napari-spt"
-    _open_command.set_default(False)
+    set_default(False)
     assert get_settings().plugins.extension2reader == before
 
 
 def test_another_plugins_preference_is_not_taken_away(viewer):
     get_settings().plugins.extension2reader = {"*.svs": "other", "*.x": "y"}
-    _open_command.set_default(False)
+    set_default(False)
     assert get_settings().plugins.extension2reader == {"*.svs": "other", "*.x": "y"}
     get_settings().plugins.extension2reader = {}
 
@@ -128,9 +129,9 @@ def test_the_dock(viewer, slide, qtbot, asked):
     qtbot.waitUntil(lambda: len(viewer.layers) == 1, timeout=10_000)
     assert dock.recent.item(0).text() == slide.name
     dock.default.setChecked(True)
-    assert _open_command.is_default()
+    assert is_default()
     dock.default.setChecked(False)
-    assert not _open_command.is_default()
+    assert not is_default()
     dock.choose()
     qtbot.waitUntil(lambda: bool(shown(QFileDialog)), timeout=5_000)
     dock.dialog.close()

@@ -11,7 +11,7 @@ from napari.layers import Image
 from napari.utils.notifications import notification_manager
 from npe2 import plugin_manager as pm
 
-from napari_spt.slides.open_command import set_default
+from napari_spt.slides.default_reader import set_default
 from spt_core import open_slide
 from tests.made_slides import (
     CASES,
@@ -221,18 +221,3 @@ def test_starting_napari_loads_neither_torch_nor_openslide():
         "assert 'torch' not in sys.modules, 'torch'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_seeing_a_first_slide_does_not_wait_for_a_cluster(tmp_path):
-    """dask would import distributed for it, which takes nearly a second."""
-    path = tmp_path / "a.tif"
-    write_tiff(path, picture(900, 700), levels=2)
-    code = (
-        "import sys\n"
-        "import numpy as np\n"
-        "from napari_spt.slides.reader import get_reader\n"
-        "pyramid = get_reader(sys.argv[1])(sys.argv[1])[0][0]\n"
-        "assert np.asarray(pyramid[-1]).any()\n"
-        "assert 'distributed' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", code, str(path)], check=True)

@@ -10,9 +10,11 @@ _HERE_ALREADY = ("bundled", "seed")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "get", nargs="?", choices=["get"], help="fetch an encoder's weights"
+        "get", nargs="?", choices=["get"], help="download an encoder's weights"
     )
-    parser.add_argument("name", nargs="?", help="the encoder to fetch or to show")
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="name of the encoder to download"
+    )
 
 
 def run(args: argparse.Namespace, console: Console) -> int:

@@ -1,32 +1,50 @@
 """``spt evaluate``: how good a model is, in folds that share no patient."""
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from spt_core.commands.console import Console
+from spt_core.commands.options import add_options, settings_from
 from spt_core.commands.predict import KEY_FILE, patients_key
 from spt_core.errors import InputError
+from spt_core.hints import Hint
+from spt_core.notice import NOT_FOR_DIAGNOSIS
+from spt_core.patches.settings import EncodeSettings
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    folds: Annotated[
+        int, Hint("parts of the slides, each tested in its turn", minimum=2)
+    ] = 5
+    seeds: Annotated[
+        int, Hint("number of times that the slides are divided anew", minimum=1)
+    ] = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "For research, not for diagnosis."
+    parser.epilog = NOT_FOR_DIAGNOSIS
     add = parser.add_argument
-    add("model", metavar="MODEL", type=Path, help="a model file")
+    add("model", metavar="MODEL", type=Path, help="model file (*.safetensors)")
     add("features", metavar="FEATURES", type=Path, help="folder of feature files")
     add("--labels", metavar="CSV", type=Path, required=True,
-        help="slide,label[,patient]")  # fmt: skip
-    add("--folds", type=int, default=5, help="default: %(default)s")
-    add("--seeds", type=int, default=1,
-        help="how many ways to make folds (default: %(default)s)")  # fmt: skip
-    add("--out", metavar="REPORT", type=Path, required=True, help="folder to write to")
+        help="table with columns slide,label[,patient]")  # fmt: skip
+    add_options(parser, EvaluateOptions, "folds", "seeds")
+    add("--out", metavar="REPORT", type=Path, required=True,
+        help="folder for the report")  # fmt: skip
     add("--calibrate", metavar="MODEL", type=Path,
-        help="write the model, calibrated on these slides, to this file")  # fmt: skip
+        help="file for a copy of the model, calibrated on these slides")  # fmt: skip
     add("--patients-key", type=Path, metavar="FILE",
-        help=f"of the training run (default: {KEY_FILE} beside the model)")  # fmt: skip
-    add("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
+        help="key by which the training run's patients are recognised "
+        f"(default: {KEY_FILE} beside the model)")  # fmt: skip
+    add_options(parser, EncodeSettings, "device")
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
+    options = settings_from(args, EvaluateOptions)
+    # Only now: wrong usage is said at once, without waiting for torch.
     from spt_core.devices import choose_device
     from spt_core.learning.model_file import load_model, save_model
     from spt_core.studies.evaluation import evaluate
@@ -45,8 +63,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
             model,
             args.features,
             read_labels(args.labels),
-            folds=args.folds,
-            seeds=args.seeds,
+            folds=options.folds,
+            seeds=options.seeds,
             key=patients_key(args.model, args.patients_key),
         ),
         unit="slide",

@@ -6,15 +6,20 @@ from typing import Any
 from spt_core.commands.console import Console
 from spt_core.slides import Slide, open_slide
 
-_HIDDEN = "hidden (may name the patient; --identifiers shows it)"
+_UNSTATED = "not stated by the file"
+_HIDDEN = "hidden: they may identify the patient (--identifiers shows them)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("slide", help="a slide file, or an OME-Zarr or DICOM folder")
+    parser.add_argument(
+        "slide",
+        metavar="SLIDE",
+        help="slide file, or folder of an OME-Zarr or DICOM slide",
+    )
     parser.add_argument(
         "--identifiers",
         action="store_true",
-        help="also print what may say whose the slide is",
+        help="also print properties that may identify the patient",
     )
 
 
@@ -59,7 +64,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     width, height = facts["dimensions"]
     size = f"{width:,} × {height:,} pixels"
     if facts["mpp_xy"] is None:
-        pixel = "not said by the file"
+        pixel = _UNSTATED
     else:
         um_x, um_y = facts["mpp_xy"]
         pixel = f"{um_x:g} × {um_y:g} µm"
@@ -71,7 +76,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         f"  format        {facts['vendor'] or 'array'}, read by {facts['reader']}",
         f"  size          {size}",
         f"  pixel         {pixel}",
-        f"  objective     {'not said by the file' if power is None else f'{power:g}x'}",
+        f"  objective     {_UNSTATED if power is None else f'{power:g}x'}",
         f"  scanned part  x {x:,}, y {y:,}, {w:,} × {h:,}",
         "  levels",
     ]

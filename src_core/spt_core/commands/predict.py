@@ -4,44 +4,65 @@ import argparse
 import csv
 import json
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from spt_core import bundled
 from spt_core.commands.console import Console
+from spt_core.commands.options import add_options, settings_from
 from spt_core.errors import InputError
 from spt_core.events import Note
 from spt_core.files import written_whole
+from spt_core.hints import Hint
+from spt_core.insight.results import Verdict
+from spt_core.notice import NOT_FOR_DIAGNOSIS
+from spt_core.patches.settings import EncodeSettings
 from spt_core.tokens import layout
 
 if TYPE_CHECKING:
+    from spt_core.insight.inputs import Input
     from spt_core.insight.predicting import Patient
-    from spt_core.insight.results import Prediction
-    from spt_core.insight.sources import Source
+    from spt_core.insight.results import Prediction, Verdict
     from spt_core.learning.model_file import SlideModel
     from spt_core.tokens import Labels
 
 KEY_FILE = "patients.key"
 
 
+@dataclass(frozen=True)
+class PredictOptions:
+    margin: Annotated[
+        float,
+        Hint(
+            "smallest difference between the two most likely classes; below it the "
+            f"verdict is '{Verdict.UNDECIDED}'",
+            minimum=0,
+            maximum=1,
+            metavar="SHARE",
+        ),
+    ] = 0.1
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "For research, not for diagnosis."
+    parser.epilog = NOT_FOR_DIAGNOSIS
     add_model_argument(parser)
     parser.add_argument(
         "sources",
         metavar="SLIDE_OR_FEATURES",
         nargs="+",
         type=Path,
-        help="slides, feature files, or folders of them",
+        help="slides, feature files, or folders of either",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="write the results as .json or .csv"
+        "--out", type=Path, metavar="FILE", help="file for the results (.json or .csv)"
     )
     parser.add_argument(
         "--include-slide-name",
         action="store_true",
-        help="write slides' names into the file instead of pseudonyms",
+        help="name slides in the file by their names instead of pseudonyms",
     )
     add_shared_arguments(parser)
 
@@ -52,8 +73,8 @@ def add_model_argument(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         nargs="?",
         type=Path,
-        help="a model file, *.safetensors (default: the bundled demonstration, which "
-        "knows sample tissue alone)",
+        help="model file, *.safetensors (default: the bundled demonstration, which "
+        "knows only synthetic tissue)",
     )
 
 
@@ -70,157 +91,167 @@ def settle_model(args: argparse.Namespace) -> None:
 
 
 def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
-    """What every command that asks a model about a slide takes."""
-    from spt_core.insight.results import Verdict
-
-    parser.add_argument(
-        "--margin",
-        type=float,
-        default=0.1,
-        help=f"closer classes are '{Verdict.UNDECIDED}' (default: %(default)s)",
-    )
+    """Options of every command that asks a model about a slide."""
+    add_options(parser, PredictOptions, "margin")
     parser.add_argument(
         "--labels",
         type=Path,
         metavar="CSV",
-        help="whose column patient tells whether the model was trained on a patient",
+        help="table with columns slide and patient, to tell whether the model was "
+        "trained on a patient",
     )
     parser.add_argument(
         "--patients-key",
         type=Path,
         metavar="FILE",
-        help=f"of the training run (default: {KEY_FILE} beside the model)",
+        help="key by which the training run's patients are recognised "
+        f"(default: {KEY_FILE} beside the model)",
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
+    add_options(parser, EncodeSettings, "device")
     group = parser.add_argument_group("slides that are not encoded yet")
     group.add_argument(
-        "--features", type=Path, metavar="FOLDER", help="keep their features here"
+        "--features",
+        type=Path,
+        metavar="FOLDER",
+        help="folder in which to keep their features (default: they are not kept)",
     )
-    group.add_argument(
-        "--encoder-weights", type=Path, metavar="FILE", help="the encoder's weights"
-    )
-    group.add_argument(
-        "--slide-mpp", type=float, help="µm a pixel, for slides that do not say it"
-    )
+    add_options(group, EncodeSettings, "weights", "slide_mpp")
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
     if args.out is not None and args.out.suffix not in (".json", ".csv"):
         raise InputError(f"--out {args.out.name}: name a .json or a .csv file.")
     found = []
-    with Asker(args) as asker:
-        for source in asker.sources:
+    with Predictor(args) as predictor:
+        for given in predictor.inputs:
             try:
-                prediction = console.follow(asker.ask(source), unit="patch")
+                prediction = console.follow(predictor.predict(given), unit="patch")
             except InputError as error:
-                if len(asker.sources) == 1:
+                if len(predictor.inputs) == 1:
                     raise
-                console.error(f"{source.name}: {error}")
+                console.error(f"{given.name}: {error}")
                 continue
             finally:
-                asker.forget(source)
+                predictor.forget(given)
             found.append(prediction)
-            console.say(f"{source.name}: {prediction.sentence}")
-            record = prediction.record(slide=source.name)
+            record = prediction_record(prediction, slide=given.name)
+            console.say(f"{given.name}: {record['sentence']}")
             console.record({"event": "prediction", **record})
     if args.out is not None:
         write_predictions(args.out, found, names=args.include_slide_name)
-    return 0 if len(found) == len(asker.sources) else 1
+    return 0 if len(found) == len(predictor.inputs) else 1
 
 
-class Asker:
-    """A model, and slides to ask it about; the frame of predict and heatmap."""
+@dataclass(frozen=True)
+class Refreshed:
+    """An event: the prediction from the patches so far, without its arrays."""
+
+    slide: str
+    seen: int
+    total: int
+    verdict: "Verdict"
+    answer: str | None
+    probabilities: Mapping[str, float]
+
+
+class Predictor:
+    """A model and the slides to predict, as predict and heatmap are given them."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         from spt_core.devices import choose_device
-        from spt_core.insight.sources import find_sources
+        from spt_core.insight.inputs import find_inputs
         from spt_core.learning.model_file import load_model
         from spt_core.tokens import read_labels
 
-        if not 0 <= args.margin <= 1:
-            raise InputError("--margin is a difference of shares: from 0 to 1.")
+        settings_from(args, PredictOptions)
         settle_model(args)
         given = args.sources if isinstance(args.sources, list) else [args.sources]
         self.args = args
-        self.sources: list[Source] = find_sources(given)
+        self.inputs: list[Input] = find_inputs(given)
         self.model: SlideModel = load_model(args.model, choose_device(args.device))
         self.labels: Labels | None = read_labels(args.labels) if args.labels else None
         self.key = patients_key(args.model, args.patients_key)
         self._encoder: Any = None
         self._temporary: tempfile.TemporaryDirectory | None = None
 
-    def __enter__(self) -> "Asker":
+    def __enter__(self) -> "Predictor":
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._temporary is not None:
             self._temporary.cleanup()
 
-    def ask(self, source: "Source") -> Generator[Any, None, "Prediction"]:
-        """Events, of which none holds arrays, then the prediction."""
+    def predict(self, given: "Input") -> Generator[Any, None, "Prediction"]:
+        """Yield events without arrays, and return the prediction."""
         from spt_core.insight.predicting import predict, read_for
 
-        if source.is_features:
+        if given.is_features:
             yield from []
-            tokens = read_for(self.model, source.path)
+            tokens = read_for(self.model, given.path)
             return predict(
                 self.model,
                 tokens,
                 margin=self.args.margin,
-                patient=self._patient(source.name),
+                patient=self._patient(given.name),
             )
         if self.args.features is None and self._temporary is None:
             yield Note("Slides' features are not kept; --features FOLDER keeps them.")
-        return (yield from self._encode(source, self.features_of(source).parent))
+        return (yield from self._encode(given, self.features_of(given).parent))
 
-    def features_of(self, source: "Source") -> Path:
-        """The feature file of a source that was asked about."""
-        if source.is_features:
-            return source.path
+    def features_of(self, given: "Input") -> Path:
+        """The feature file of an input that was predicted."""
+        if given.is_features:
+            return given.path
         folder = self.args.features
         if folder is None:
             if self._temporary is None:
                 self._temporary = tempfile.TemporaryDirectory(prefix="spt-")
             folder = Path(self._temporary.name)
-        return folder / f"{source.name}{layout.ENDING}"
+        return folder / f"{given.name}{layout.ENDING}"
 
-    def forget(self, source: "Source") -> None:
+    def forget(self, given: "Input") -> None:
         """Drop features that nobody asked to keep."""
-        if self._temporary is not None and not source.is_features:
-            self.features_of(source).unlink(missing_ok=True)
+        if self._temporary is not None and not given.is_features:
+            self.features_of(given).unlink(missing_ok=True)
 
     def _encode(
-        self, source: "Source", folder: Path
+        self, given: "Input", folder: Path
     ) -> Generator[Any, None, "Prediction"]:
         from spt_core.insight.growing import predict_slide, settings_for
-        from spt_core.insight.results import Prediction, Refreshed
-        from spt_core.patches import EncodeSettings, load_encoder
+        from spt_core.insight.results import Prediction
+        from spt_core.patches import load_encoder
 
         settings = settings_for(
             self.model,
-            EncodeSettings(
-                weights=self.args.encoder_weights,
-                slide_mpp=self.args.slide_mpp,
-                device=self.args.device,
-            ),
+            settings_from(self.args, EncodeSettings),
         )
         if self._encoder is None:
             self._encoder = load_encoder(settings.encoder, settings.weights)
         events = predict_slide(
             self.model,
-            source.path,
+            given.path,
             folder,
             settings,
             encoder=self._encoder,
             margin=self.args.margin,
-            patient=self._patient(source.name),
+            patient=self._patient(given.name),
         )
-        while True:
-            try:
-                event = next(events)
-            except StopIteration as stop:
-                return stop.value
-            yield Refreshed.of(event) if isinstance(event, Prediction) else event
+        with closing(events):
+            while True:
+                try:
+                    event = next(events)
+                except StopIteration as stop:
+                    return stop.value
+                if isinstance(event, Prediction):
+                    event = Refreshed(
+                        event.name,
+                        event.seen,
+                        event.total,
+                        event.verdict,
+                        event.answer,
+                        event.shares,
+                    )
+                yield event
 
     def _patient(self, name: str) -> "Patient | None":
         from spt_core.insight.predicting import Patient
@@ -244,9 +275,33 @@ def patients_key(model: Path, given: Path | None) -> bytes | None:
         raise InputError(f"{path} is no key of a training run.") from None
 
 
+def prediction_record(prediction: "Prediction", *, slide: str) -> dict[str, Any]:
+    """A prediction as plain data; ``slide`` is what to call it."""
+    from spt_core.insight.wording import number_name, prediction_sentence
+
+    shares, likeness = prediction.shares, prediction.likeness
+    number = number_name(calibrated=prediction.calibrated) if shares else None
+    return {
+        "slide": slide,
+        "verdict": prediction.verdict,
+        "answer": prediction.answer,
+        "probabilities": shares,
+        "number": number,
+        "seen": prediction.seen,
+        "total": prediction.total,
+        "trained_on": prediction.trained_on,
+        "distances": dict(likeness.distances) if likeness else {},
+        "limits": dict(likeness.limits) if likeness else {},
+        "sentence": prediction_sentence(prediction),
+    }
+
+
 def write_predictions(path: Path, found: list["Prediction"], *, names: bool) -> None:
     """All results in one file, slides under pseudonyms unless names are wanted."""
-    records = [one.record(slide=one.name if names else one.pseudonym) for one in found]
+    records = [
+        prediction_record(one, slide=one.name if names else one.pseudonym)
+        for one in found
+    ]
     with written_whole(path) as temporary:
         if path.suffix == ".json":
             text = json.dumps(records, indent=1, ensure_ascii=False) + "\n"

@@ -8,17 +8,40 @@ from spt_core.sample.cohort import SITES, SIZE, write_sample_cohort
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write into")
-    parser.add_argument("--slides", type=int, default=30, metavar="N", help="how many")
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder for the cohort")
     parser.add_argument(
-        "--size", type=int, default=SIZE, metavar="PX", help="pixels (0.5 um) a side"
+        "--slides",
+        type=int,
+        default=30,
+        metavar="N",
+        help="number of slides (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument(
-        "--sites", type=int, default=SITES, metavar="N", help="laboratories"
+        "--size",
+        type=int,
+        default=SIZE,
+        metavar="PX",
+        help="side of a slide, in pixels of 0.5 µm (default: %(default)s)",
     )
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="processes (default: one a core)"
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number that every random choice follows from (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--sites",
+        type=int,
+        default=SITES,
+        metavar="N",
+        help="number of laboratories that the slides come from (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes that paint slides (default: one per core)",
     )
 
 

@@ -2,7 +2,7 @@
 
 A slide's features are kept under a key of its pixels, the encoder and the settings, and
 never under its name. Pictures are copies of what had no file of its own. Nothing here
-loads torch: the window asks for the size itself.
+loads torch, or h5py before it is used: the window asks for the size itself.
 """
 
 import hashlib
@@ -21,9 +21,8 @@ from platformdirs import user_cache_path
 
 from spt_core.errors import InputError
 from spt_core.files import written_whole
-from spt_core.slides.tissue import Tissue
-from spt_core.tokens import layout, read_index
-from spt_core.tokens.writing import SlideInUseError, discard_unfinished
+from spt_core.slides.tissue_mask import Tissue
+from spt_core.tokens import layout
 
 # What may be kept, unless the user says otherwise.
 GIGABYTE = 1_000_000_000
@@ -103,6 +102,8 @@ class Entry:
     @property
     def is_finished(self) -> bool:
         """Whether whole, readable features are there; broken ones are removed."""
+        from spt_core.tokens import read_index
+
         if not self.features.exists():
             return False
         try:
@@ -144,6 +145,8 @@ class Entry:
 
     def remove(self) -> bool:
         """Remove the entry, unless it is being written or, on Windows, read."""
+        from spt_core.tokens.writing import SlideInUseError, discard_unfinished
+
         try:
             discard_unfinished(self.features)
             self.features.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from spt_core.devices import choose_device
 from spt_core.engine.failures import RequestError
 from spt_core.engine.protocol import Failed, FailureKind
 from spt_core.errors import InputError
-from spt_core.insight.results import Kinds
+from spt_core.insight.tissue_map import Kinds
 from spt_core.learning.model_file import SlideModel, load_model
 from spt_core.patches import PatchEncoder, load_encoder
 from spt_core.tokens import Tokens, read_tokens

@@ -15,14 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.events import NoticeKind, Progress
-from spt_core.insight.results import (
-    ClassMap,
-    Faithfulness,
-    Prediction,
-    TissueMap,
-    WhatIf,
-)
-from spt_core.slides.tissue import Tissue
+from spt_core.insight.results import ClassMap, Faithfulness, Prediction, WhatIf
+from spt_core.insight.tissue_map import TissueMap
+from spt_core.slides.tissue_mask import Tissue
 
 # Raised with every change of a message; an engine of another version is refused.
 VERSION = 1

@@ -1,7 +1,9 @@
-"""Colours of maps: one scale for numbers, one colour a class."""
+"""Colours of maps: one scale for numbers, one colour per class."""
 
 import numpy as np
 from numpy.typing import NDArray
+
+from spt_core.insight.maps import PERCENTILE, TIMES_AVERAGE
 
 # Matplotlib's "viridis" (CC0) in ten steps: even for the eye, readable for the
 # colour-blind, and unlike the pinks of a stained slide.
@@ -12,16 +14,16 @@ VIRIDIS = (
 # What is looked at least is nearly clear, so that the tissue shows through.
 CLEAREST, CLEAR_UNTIL = 0.1, 0.6
 # Of attention, the same on every slide, so that an even map looks even.
-LIMITS = {"times average": (0.0, 4.0), "percentile": (0.0, 100.0)}
-# What the legend of every attention map says.
+LIMITS = {TIMES_AVERAGE: (0.0, 4.0), PERCENTILE: (0.0, 100.0)}
+# In the legend of every attention map.
 NOT_WHERE = "Where the model looked, not where the tumour is."
 EVEN = "No region stands out."
-# What the legend of every class map says.
+# In the legend of every class map.
 EACH_ALONE = (
     "What the model would answer for each neighbourhood alone; it knows no other "
     "answers than these."
 )
-# Of classes, in the order of the model; after Paul Tol's bright scheme.
+# Of classes, in the model's order; after Paul Tol's bright scheme.
 CLASS_COLOURS = (
     (68, 119, 170),
     (238, 102, 119),
@@ -53,7 +55,7 @@ def heat(values: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 def class_colour(label: int) -> tuple[int, int, int]:
-    """The colour of a class number; grey for unsure (below 0)."""
+    """The colour of a class by its index; grey for unsure (below 0)."""
     if label < 0:
         return UNSURE_COLOUR
     return CLASS_COLOURS[label % len(CLASS_COLOURS)]

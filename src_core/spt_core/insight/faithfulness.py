@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from spt_core.errors import InputError
 from spt_core.events import Progress
 from spt_core.insight.maps import attention_values
-from spt_core.insight.predicting import MARGIN, predict
-from spt_core.insight.results import Faithfulness, WhatIf
+from spt_core.insight.predicting import predict
+from spt_core.insight.results import MARGIN, Faithfulness, WhatIf
+from spt_core.insight.wording import prediction_sentence
 from spt_core.learning.model_file import SlideModel
 from spt_core.tokens import Tokens
 
 REMOVED = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
-# Enough to see a curve; a larger slide is thinned evenly to so many patches.
+# Enough for a curve; a larger slide is thinned evenly to this many patches.
 MOST_PATCHES = 4096
 REPEATS = 3
 
@@ -49,7 +50,7 @@ def faithfulness(
         )
     whole = predict(model, tokens)
     if whole.probabilities is None:
-        raise NoClassError(f"There is no class to follow. {whole.sentence}")
+        raise NoClassError(f"There is no class to follow. {prediction_sentence(whole)}")
     if class_name is None:
         class_name = model.classes[whole.top or 0]
     elif class_name not in model.classes:
@@ -91,7 +92,7 @@ def what_if(
     """The prediction without the patches that are True in ``without`` (n,)."""
     before = predict(model, tokens, margin=margin)
     left = tokens.take(np.flatnonzero(~without))
-    # The rest is asked about as a slide of its own, not as a part of one to come.
+    # The rest is predicted as a slide of its own, not as the beginning of one.
     after = replace(predict(model, left, margin=margin), total=len(left))
     return WhatIf(before, after, int(np.count_nonzero(without)))
 

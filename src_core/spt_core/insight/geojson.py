@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from spt_core.files import written_whole
 from spt_core.insight.colours import class_colour
 from spt_core.insight.geometry import Geometry
-from spt_core.insight.maps import UNITS, attention_values
+from spt_core.insight.maps import TIMES_AVERAGE, UNITS, attention_values
 from spt_core.insight.results import ClassMap, Prediction
 
-# Objects are named by their slide and place: the same export has the same names.
+# Objects are named by their slide and place: exporting again gives the same names.
 _NAMES = uuid.UUID("6f6c2f8e-2f0b-5a51-9d0c-3b0c1a7d4e55")
 
 
@@ -25,7 +25,7 @@ def write_geojson(
     classes: ClassMap | None = None,
     geometry: Geometry | None = None,
 ) -> None:
-    """Write one square a patch, in level-0 pixels less the bounds' origin."""
+    """Write one square per patch, in level-0 pixels less the bounds' origin."""
     with (
         written_whole(Path(path)) as temporary,
         temporary.open("w", encoding="utf-8") as file,
@@ -49,8 +49,8 @@ def _features(
     }
     if len(prediction.attention) > 1:
         columns |= {
-            f"Attention head {head + 1} (times average)": attention_values(
-                prediction.attention, head=head, unit="times average"
+            f"Attention head {head + 1} ({TIMES_AVERAGE})": attention_values(
+                prediction.attention, head=head, unit=TIMES_AVERAGE
             )
             for head in range(len(prediction.attention))
         }
@@ -75,7 +75,7 @@ def _features(
                 "name": classes.name_of(label),
                 "color": list(class_colour(label)),
             }
-        # JSON knows no NaN: what has no neighbours has no number.
+        # JSON has no NaN: a patch without neighbours has no number.
         properties["measurements"] = {
             name: float(f"{values[row]:.6g}")
             for name, values in columns.items()

@@ -1,12 +1,21 @@
 """Where a slide's patches lie and how large they are, from the slide or its tokens."""
 
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from spt_core.slides.slide import Slide
 from spt_core.tokens.tokens import TokenFacts
 
-STATED_BY_USER = "as stated by the user; the file does not say"
-STATED_BY_FEATURES = "as the features state"
+if TYPE_CHECKING:
+    from spt_core.slides.slide import Slide
+
+
+class PixelSizeFrom(StrEnum):
+    """Where a pixel size comes from."""
+
+    FILE = "file"
+    USER = "user"
+    FEATURES = "features"
 
 
 @dataclass(frozen=True)
@@ -16,31 +25,28 @@ class Geometry:
     Attributes
     ----------
     um_pixel_xy
-        Micrometres a level-0 pixel (x, y), None where nobody says.
+        Micrometres per level-0 pixel (x, y), None where they are unknown.
     l0_bounds_xy
         Where the scanned part begins: QuPath counts from there.
-    um_note
-        Who says the pixel size, where it is not the slide's file.
     """
 
     um_pixel_xy: tuple[float, float] | None
     l0_bounds_xy: tuple[int, int] = (0, 0)
-    um_note: str = ""
+    um_from: PixelSizeFrom = PixelSizeFrom.FILE
 
     @classmethod
     def of(
-        cls, facts: TokenFacts, slide: Slide | None, *, stated_by_user: bool = False
+        cls, facts: TokenFacts, slide: "Slide | None", *, mpp_from_user: bool = False
     ) -> "Geometry":
         """Of an open slide, else of its tokens.
 
-        ``stated_by_user`` where the slide's pixel size is its user's word.
+        ``mpp_from_user`` where the user entered the slide's pixel size.
         """
         l0_bounds_xy = (0, 0) if slide is None else slide.bounds[:2]
         if slide is not None and slide.mpp_xy is not None:
-            note = STATED_BY_USER if stated_by_user else ""
-            return cls(slide.mpp_xy, l0_bounds_xy, note)
-        um = _from_patch(facts)
-        return cls(um, l0_bounds_xy, STATED_BY_FEATURES if um else "")
+            um_from = PixelSizeFrom.USER if mpp_from_user else PixelSizeFrom.FILE
+            return cls(slide.mpp_xy, l0_bounds_xy, um_from)
+        return cls(_from_patch(facts), l0_bounds_xy, PixelSizeFrom.FEATURES)
 
 
 def _from_patch(facts: TokenFacts) -> tuple[float, float] | None:

@@ -1,14 +1,14 @@
-"""Values of patches as a picture on the slide: one pixel a grid cell, NaN = absent."""
+"""Values of patches as a raster on the slide: one pixel per grid cell, NaN = absent."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from spt_core.tokens.tokens import TokenFacts
 
-UNITS = ("weight", "times average", "percentile")
+WEIGHT, TIMES_AVERAGE, PERCENTILE = "weight", "times average", "percentile"
+UNITS = (WEIGHT, TIMES_AVERAGE, PERCENTILE)
 MEAN = -1  # the head number that means all heads
 # A map of more cells is drawn with larger ones.
 MOST_CELLS = 64_000_000
@@ -40,9 +40,9 @@ class CellMap:
 
 
 def attention_values(
-    attention: NDArray[np.floating], *, head: int = MEAN, unit: str = "weight"
+    attention: NDArray[np.floating], *, head: int = MEAN, unit: str = WEIGHT
 ) -> NDArray[np.float64]:
-    """One number a patch, (n,), from attention (heads, n).
+    """One number per patch, (n,), from attention (heads, n).
 
     Each head is renormalised over the patches, so that its weights sum to 1; the mean
     is that of the renormalised heads.
@@ -64,9 +64,9 @@ def attention_values(
     even = np.full_like(weights, 1 / n)
     weights = np.divide(weights, total, out=even, where=total > 0)
     values = weights.mean(axis=0) if head == MEAN else weights[head]
-    if unit == "times average":
+    if unit == TIMES_AVERAGE:
         return values * n
-    return percentiles(values) if unit == "percentile" else values
+    return percentiles(values) if unit == PERCENTILE else values
 
 
 def percentiles(values: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -128,6 +128,9 @@ def lattice_map(
 
 def smoothed(values: NDArray[np.float32], cells: float) -> NDArray[np.float32]:
     """Blur a map over the cells that have a value; the others stay NaN."""
+    # Here, because nothing else in a window needs scipy at its start.
+    from scipy import ndimage
+
     if cells <= 0:
         return values
     there = np.isfinite(values)
@@ -142,7 +145,7 @@ def _by_nearest(
 ) -> CellMap:
     origin = xy.min(axis=0)
     reach = np.ptp(xy, axis=0)
-    # Two patches far apart, of which nobody knows the size, must not fill the memory.
+    # Two patches far apart, of unknown size, must not fill the memory.
     factor = 1
     while int(np.prod(reach // (np.asarray(step_xy) * factor) + 2)) > MOST_CELLS:
         factor *= 2

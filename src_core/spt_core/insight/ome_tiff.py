@@ -1,4 +1,4 @@
-"""Maps as OME-TIFF: one pixel a patch, one channel a map, with physical size."""
+"""Maps as OME-TIFF: one pixel per patch, one channel per map, with physical size."""
 
 from pathlib import Path
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.insight.colours import (
     EACH_ALONE,
@@ -21,18 +20,13 @@ from spt_core.insight.colours import (
     heat,
 )
 from spt_core.insight.geometry import Geometry
-from spt_core.insight.maps import MEAN, attention_values, cell_map
+from spt_core.insight.maps import MEAN, TIMES_AVERAGE, attention_values, cell_map
 from spt_core.insight.picture import Picture
 from spt_core.insight.regions import stands_out
-from spt_core.insight.results import (
-    NOT_FOR_DIAGNOSIS,
-    UNLIKE_SENTENCE,
-    ClassMap,
-    Prediction,
-    Verdict,
-)
+from spt_core.insight.results import ClassMap, Prediction, Verdict
+from spt_core.insight.wording import UNLIKE, coverage, pixel_size_note
+from spt_core.notice import NOT_FOR_DIAGNOSIS
 
-TIMES = "times average"
 OPACITY, CLASS_OPACITY = 0.7, 0.55
 BAR_WIDTH, MARGIN, FOOT, LEGEND = 22, 16, 46, 270
 # The lowest picture; where a legend's colours begin; the height of a line of text,
@@ -49,11 +43,11 @@ def attention_overlay(
     geometry: Geometry,
     *,
     head: int = MEAN,
-    unit: str = TIMES,
+    unit: str = TIMES_AVERAGE,
     opacity: float = OPACITY,
     model: str = "",
 ) -> Image.Image:
-    """Attention over the tissue, on the scale that the window has.
+    """Attention over the tissue, on the scale that the window uses.
 
     Parameters
     ----------
@@ -71,7 +65,7 @@ def attention_overlay(
     alpha = np.where(np.isfinite(spread), opacity * colour[..., 3], 0)
     rgb = _blend(picture.rgb, 255 * colour[..., :3], alpha)
     which = "mean of heads" if head == MEAN else f"head {head + 1}"
-    times = attention_values(prediction.attention, head=head, unit=TIMES)
+    times = attention_values(prediction.attention, head=head, unit=TIMES_AVERAGE)
     words = [NOT_WHERE] if stands_out(times) else [EVEN, NOT_WHERE]
     lines = [line for one in words for line in wrap(one, LEGEND_LETTERS)]
     bar = max(120, min(max(rgb.shape[0], LOWEST) - 130, 320))
@@ -126,11 +120,6 @@ def write_png(path: Path, image: Image.Image) -> None:
         image.save(temporary, format="PNG", optimize=True)
 
 
-def refuse_empty(prediction: Prediction) -> None:
-    if len(prediction) == 0:
-        raise InputError("An empty slide has no picture: it has no patch to show.")
-
-
 def _blend(
     base: NDArray[np.uint8], colour: NDArray[np.floating], alpha: NDArray[np.floating]
 ) -> NDArray[np.uint8]:
@@ -139,14 +128,14 @@ def _blend(
 
 
 def _notes(prediction: Prediction, model: str) -> list[str]:
-    """What is to be known of the answer behind a map, and of its model."""
+    """What to know about the answer behind a map, and about its model."""
     notes = []
     if prediction.verdict == Verdict.UNLIKE:
-        notes.append(UNLIKE_SENTENCE)
+        notes.append(UNLIKE)
     elif prediction.verdict == Verdict.UNDECIDED:
-        notes.append("Undecided: of the whole slide no class is named.")
+        notes.append("Undecided: no class is named for the whole slide.")
     if not prediction.is_whole:
-        notes.append(f"{prediction.from_how_much}.")
+        notes.append(f"{coverage(prediction)}.")
     lines = [" ".join(notes), f"Model: {model}." if model else ""]
     return [line for line in lines if line]
 
@@ -161,8 +150,8 @@ def _framed(
     """The picture on paper, with room for a legend, a scale bar and the notice."""
     height, width = rgb.shape[:2]
     across = width + MARGIN + LEGEND
-    if geometry.um_pixel_xy is not None and geometry.um_note:
-        notes = [f"Pixel size {geometry.um_note}.", *notes]
+    if note := pixel_size_note(geometry):
+        notes = [f"Pixel size {note}.", *notes]
     letters = max(30, across // LETTER)
     lines = [n for one in (*notes, NOT_FOR_DIAGNOSIS) for n in wrap(one, letters)]
     bottom = MARGIN + max(height, LOWEST, legend_height)
@@ -221,8 +210,8 @@ def _colour_bar(
     for part in (1.0, 0.75, 0.5, 0.25, 0.0):
         y = top + round((1 - part) * (height - 1))
         draw.line((left + BAR_WIDTH, y, left + BAR_WIDTH + 5, y), INK)
-        text = f"{low + part * (high - low):g} {'×' if unit == TIMES else '%'}"
-        if part == 1 and unit == TIMES:
+        text = f"{low + part * (high - low):g} {'×' if unit == TIMES_AVERAGE else '%'}"
+        if part == 1 and unit == TIMES_AVERAGE:
             text += " or more"
         _write(draw, (left + BAR_WIDTH + 10, y - 8), text, 13)
     _write_lines(draw, (left, top + height + 12), lines)
@@ -254,6 +243,6 @@ def _write(
     font = _font(size)
     named = isinstance(font, ImageFont.FreeTypeFont) and font.getname()[0] in _COMPLETE
     if not named:
-        # The font that Pillow brings has neither of these.
+        # The font that Pillow brings lacks both characters.
         text = text.replace("µ", "u").replace("×", "x")
     draw.text(place, text, INK, font)

@@ -1,7 +1,7 @@
 """A small picture of a slide's tissue, and single patches of it.
 
-Only what lies at patches is shown: labels, macros and what is written on the glass
-never come near a picture.
+Only pixels within patches are shown: labels, macro images and writing on the glass
+never appear in a picture.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Picture:
     l0_origin_xy
         Level-0 (x, y) of the top left corner.
     l0_scale
-        Level-0 pixels a pixel.
+        Level-0 pixels per pixel.
     """
 
     rgb: NDArray[np.uint8]
@@ -37,7 +37,7 @@ class Picture:
     l0_scale: float
 
     def cells(self, drawn: CellMap) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Of each pixel row and column the row and column of a map, or outside."""
+        """For each pixel row and column the row and column of a map, or outside it."""
         height, width = self.rgb.shape[:2]
         l0_y = self.l0_origin_xy[1] + (np.arange(height) + 0.5) * self.l0_scale
         l0_x = self.l0_origin_xy[0] + (np.arange(width) + 0.5) * self.l0_scale
@@ -61,9 +61,9 @@ class Picture:
 def tissue_picture(
     prediction: Prediction, slide: Slide | None, *, side: int = SIDE
 ) -> Picture:
-    """The part of a slide that has patches, at most ``side`` pixels a side.
+    """The part of a slide that has patches, at most ``side`` pixels wide and high.
 
-    Without the slide's file the patches are drawn plain.
+    Without the slide's file the patches are drawn in one grey.
     """
     ones = np.ones(len(prediction))
     drawn = cell_map(ones, prediction.p, prediction.xy, prediction.facts)
@@ -95,7 +95,7 @@ def read_patch(
 def _read(
     slide: Slide, l0_x: int, l0_y: int, l0_w: int, l0_h: int, scale: float
 ) -> NDArray[np.uint8]:
-    """A level-0 region at ``scale`` level-0 pixels a pixel; white outside the slide."""
+    """A level-0 region at ``scale`` level-0 pixels per pixel; white off the slide."""
     shape = (max(1, round(l0_h / scale)), max(1, round(l0_w / scale)))
     downsamples = slide.level_downsamples
     index = max(i for i, d in enumerate(downsamples) if i == 0 or d <= scale)

@@ -1,28 +1,37 @@
-"""Which places of a slide are worth a look: those looked at most, and some to compare.
+"""Which parts of a slide to review: those looked at most, and some to compare.
 
 A strip of the most attended patches alone flatters a model: whatever it looks at seems
 to matter. So patches chosen at random, and those looked at least, stand among them.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
 
 COUNT, RANDOM, LEAST = 12, 3, 3
-MOST_LOOKED_AT, BY_CHANCE, LEAST_LOOKED_AT = "most", "random", "least"
 # The first try at how far apart patches lie: this share of the slide's extent.
 APART_SHARE = 0.15
 # Below this, even the best hundredth of the patches is looked at like any other.
 STANDS_OUT = 1.5
 
 
+class RegionKind(StrEnum):
+    """Why a region was chosen."""
+
+    MOST = "most"
+    RANDOM = "random"
+    LEAST = "least"
+
+
 @dataclass(frozen=True)
-class Region:
-    """One place: a row of the patches, and why it was chosen."""
+class ChosenRegion:
+    """One row of the patches, and why it was chosen."""
 
     row: int
-    kind: str
+    kind: RegionKind
 
 
 def choose_regions(
@@ -33,7 +42,7 @@ def choose_regions(
     random: int = RANDOM,
     least: int = LEAST,
     seed: int = 0,
-) -> list[Region]:
+) -> list[ChosenRegion]:
     """Patches that lie apart from one another, no patch twice.
 
     Parameters
@@ -53,20 +62,22 @@ def choose_regions(
     n = len(p)
     order = np.argsort(-np.asarray(values), kind="stable")
     taken = spread_out(p, order, max(count - random - least, 1))
-    most = [Region(row, MOST_LOOKED_AT) for row in taken]
+    most = [ChosenRegion(row, RegionKind.MOST) for row in taken]
     lowest = spread_out(p, order[::-1][: n // 2], least, avoid=taken)
     taken = [*taken, *lowest]
     by_chance = np.random.default_rng([seed, 31]).permutation(n)
     chance = spread_out(p, by_chance, random, avoid=taken)
-    others: list[Region] = []
-    for turn in range(max(len(chance), len(lowest))):
-        others += [Region(row, BY_CHANCE) for row in chance[turn : turn + 1]]
-        others += [Region(row, LEAST_LOOKED_AT) for row in lowest[turn : turn + 1]]
-    mixed: list[Region] = []
+    pairs = zip_longest(
+        (ChosenRegion(row, RegionKind.RANDOM) for row in chance),
+        (ChosenRegion(row, RegionKind.LEAST) for row in lowest),
+    )
+    others = [region for pair in pairs for region in pair if region is not None]
+    mixed: list[ChosenRegion] = []
     for turn, region in enumerate(most):
         mixed.append(region)
-        if turn % 2 and others:
-            mixed += [others.pop(0), *([others.pop(0)] if others else [])]
+        if turn % 2:
+            mixed += others[:2]
+            del others[:2]
     return (mixed + others)[:count]
 
 

@@ -1,55 +1,50 @@
-"""One self-contained HTML page a slide: what the model says, where, and from what."""
+"""One self-contained HTML page per slide: the answer, its maps and their origin."""
 
 import base64
 import io
 import platform
-import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from spt_core import bundled
 from spt_core._version import __version__
 from spt_core.files import written_whole
 from spt_core.insight.colours import EACH_ALONE, EVEN, NOT_WHERE, class_colour
 from spt_core.insight.geometry import Geometry
-from spt_core.insight.maps import attention_values
+from spt_core.insight.maps import TIMES_AVERAGE, attention_values
 from spt_core.insight.model_card import DEMONSTRATION, ModelCard
 from spt_core.insight.overlay import attention_overlay, class_overlay
 from spt_core.insight.picture import read_patch, tissue_picture
-from spt_core.insight.regions import (
-    BY_CHANCE,
-    LEAST_LOOKED_AT,
-    MOST_LOOKED_AT,
-    choose_regions,
-    stands_out,
+from spt_core.insight.regions import RegionKind, choose_regions, stands_out
+from spt_core.insight.reproducing import what_to_put_in
+from spt_core.insight.results import ClassMap, Faithfulness, Prediction, Verdict
+from spt_core.insight.wording import (
+    coverage,
+    faithfulness_sentence,
+    number_name,
+    pixel_size_note,
+    prediction_sentence,
 )
-from spt_core.insight.results import NOT_FOR_DIAGNOSIS, ClassMap, Prediction, Verdict
+from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.slides.slide import Slide
-
-if TYPE_CHECKING:
-    # It loads torch, and a window writes reports too.
-    from spt_core.insight.faithfulness import Faithfulness
 
 CITATION = (
     "A self-supervised framework for learning whole slide representations "
     "(Slide Pre-trained Transformers)."
 )
 PATCH_SIDE = 260
-# What stands for files in the command: their names may say whose slide it is.
-SLIDE_WORD, FEATURES_WORD = "SLIDE", "FEATURES.h5"
 _WHY = {
-    MOST_LOOKED_AT: "Looked at most",
-    BY_CHANCE: "Chosen by chance",
-    LEAST_LOOKED_AT: "Looked at least",
+    RegionKind.MOST: "Looked at most",
+    RegionKind.RANDOM: "Chosen by chance",
+    RegionKind.LEAST: "Looked at least",
 }
 _LIBRARIES = ("numpy", "torch", "openslide-python", "tifffile")
 _STYLE = """
@@ -81,7 +76,7 @@ class ReportParts:
     card, model_name, model_sha256
         The model, by its card, file name and hash.
     command
-        The words that make this page again.
+        The command that makes this page again; empty where there is none.
     """
 
     prediction: Prediction
@@ -93,23 +88,12 @@ class ReportParts:
     command: str
     slide: Slide | None = None
     classes: ClassMap | None = None
-    faithfulness: "Faithfulness | None" = None
+    faithfulness: Faithfulness | None = None
 
     @property
     def model(self) -> ModelCard | None:
         """The model's card in words, None without a model."""
         return ModelCard(Path(self.model_name), self.card) if self.card else None
-
-
-def command_again(model: Path, source: str, options: Sequence[str] = ()) -> str:
-    """The words that make a report again, once ``source`` is put in.
-
-    The bundled model needs no name.
-    """
-    own = Path(bundled.__file__).resolve().with_name(bundled.SLIDE_MODEL_FILE)
-    named = [] if model.resolve() == own else [model.name]
-    words = ["spt", "heatmap", *named, source, "--out", "report.html", *options]
-    return shlex.join(words)
 
 
 def write_report(path: Path, parts: ReportParts) -> None:
@@ -150,10 +134,10 @@ def _answer(parts: ReportParts) -> str:
         or not found.is_whole
         or is_demonstration
     )
-    lines = [found.sentence]
+    lines = [prediction_sentence(found)]
     if found.verdict != Verdict.EMPTY:
         rest = "." if found.is_whole else ": the rest may change the answer."
-        lines.append(found.from_how_much + rest)
+        lines.append(coverage(found) + rest)
     if is_demonstration:
         lines.append(f"By a demonstration on synthetic tissue. {DEMONSTRATION}")
     said = "<br>".join(escape(line) for line in lines)
@@ -186,7 +170,7 @@ def _probabilities(found: Prediction) -> str:
             f'<span class="bar" style="width:{round(300 * share)}px;'
             f'background:rgb({red},{green},{blue})"></span></td></tr>'
         )
-    kind = found.kind_of_number.capitalize()
+    kind = number_name(calibrated=found.calibrated).capitalize()
     return f"<h2>{kind}</h2><table>{''.join(rows)}</table>"
 
 
@@ -196,14 +180,16 @@ def _maps(parts: ReportParts) -> list[str]:
     body = []
     if parts.slide is not None:
         tissue = Image.fromarray(picture.rgb)
-        body += ["<h2>Tissue</h2>", _figure(tissue, "What lies at the patches.", 88)]
+        body += [
+            "<h2>Tissue</h2>",
+            _figure(tissue, "The tissue in the patches.", 88),
+        ]
     title = parts.model.title if parts.model else ""
     geometry = parts.geometry
-    size = ""
-    if geometry.um_pixel_xy is not None and geometry.um_note:
-        size = f" Scale bar: pixel size {geometry.um_note}."
+    note = pixel_size_note(geometry)
+    size = f" Scale bar: pixel size {note}." if note else ""
     heads = found.attention.shape[0]
-    times = attention_values(found.attention, unit="times average")
+    times = attention_values(found.attention, unit=TIMES_AVERAGE)
     even = "" if stands_out(times) else f"{EVEN} "
     body += [
         "<h2>Where the model looks</h2>",
@@ -233,7 +219,7 @@ def _regions(parts: ReportParts) -> list[str]:
     found, slide = parts.prediction, parts.slide
     if slide is None:
         return []
-    times = attention_values(found.attention, unit="times average")
+    times = attention_values(found.attention, unit=TIMES_AVERAGE)
     size = found.facts.l0_patch_xy or (1, 1)
     um = parts.geometry.um_pixel_xy
     across = f"; {size[0] * um[0]:.0f} µm across" if um else ""
@@ -264,7 +250,7 @@ def _place(l0_xy: NDArray[np.integer], geometry: Geometry) -> str:
     return f"x {x * um[0] / 1000:.2f}, y {y * um[1] / 1000:.2f} mm ({x}, {y} px)"
 
 
-def _faithfulness(check: "Faithfulness") -> list[str]:
+def _faithfulness(check: Faithfulness) -> list[str]:
     rows = "".join(
         f"<tr><td>{gone:.0%}</td><td>{most:.3f}</td><td>{any_:.3f}</td>"
         f"<td>{least:.3f}</td></tr>"
@@ -278,7 +264,7 @@ def _faithfulness(check: "Faithfulness") -> list[str]:
     )
     return [
         "<h2>Does the attention matter?</h2>",
-        f"<p>{escape(check.sentence)}</p>",
+        f"<p>{escape(faithfulness_sentence(check))}</p>",
         "<table><tr><th>removed</th><th>most attended first</th><th>random</th>"
         f"<th>least attended first</th></tr>{rows}</table>",
     ]
@@ -287,7 +273,7 @@ def _faithfulness(check: "Faithfulness") -> list[str]:
 def _provenance(parts: ReportParts) -> list[str]:
     card, facts, model = parts.card, parts.prediction.facts, parts.model
     tokens = card.get("tokens") or {}
-    um, um_note = parts.geometry.um_pixel_xy, parts.geometry.um_note
+    um, note = parts.geometry.um_pixel_xy, pixel_size_note(parts.geometry)
     pixel = f"{um[0]:.4g} × {um[1]:.4g} µm" if um else "unknown"
     patch = ""
     if tokens.get("patch_size") and tokens.get("mpp"):
@@ -297,7 +283,7 @@ def _provenance(parts: ReportParts) -> list[str]:
         made_by += f", model by {card['version']}"
     rows: Sequence[tuple[str, Any]] = (
         ("Slide fingerprint", parts.prediction.fingerprint),
-        ("Pixel size", f"{pixel}, {um_note}" if um and um_note else pixel),
+        ("Pixel size", f"{pixel}, {note}" if note else pixel),
         ("Patches", f"{parts.prediction.seen} of {parts.prediction.total}"),
         ("Patch", patch),
         ("Patch encoder", tokens.get("encoder")),
@@ -324,10 +310,8 @@ def _provenance(parts: ReportParts) -> list[str]:
 def _again(command: str) -> list[str]:
     if not command:
         return []
-    words = shlex.split(command)
-    files = {SLIDE_WORD: "the slide's file", FEATURES_WORD: "its features"}
-    stands = [f"{what} for {word}" for word, what in files.items() if word in words]
-    put_in = f", with {' and '.join(stands)}" if stands else ""
+    files = what_to_put_in(command)
+    put_in = f", with {files}" if files else ""
     return [f"<p>To make it again{put_in}: <code>{escape(command)}</code></p>"]
 
 

@@ -1,14 +1,14 @@
-"""How like a place every other patch of a slide is, quickly enough for a click."""
+"""How like a chosen patch every other patch of a slide is, fast enough for a click."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 
 class LookAlikes:
-    """The tokens of one slide, made ready once, asked many times.
+    """The tokens of one slide, prepared once and compared many times.
 
-    Gives what :func:`spt_core.insight.exploring.similarities` gives: the cosine
-    counted from the slide's own mean, because tokens of one slide have much in common.
+    Likeness is the cosine of tokens from which the slide's mean is subtracted, because
+    tokens of one slide have much in common.
     """
 
     def __init__(self, x: NDArray[np.floating]) -> None:

@@ -23,11 +23,11 @@ from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.learning.aggregators import AGGREGATORS
 from spt_core.learning.settings import SUPERVISED
+from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.tokens import TokenFacts
 
 KIND = "spt-slide-model"
 FORMAT = 1
-NOT_FOR_DIAGNOSIS = "For research, not for diagnosis."
 LICENCE = "Unstated: the owner of the training data decides."
 
 

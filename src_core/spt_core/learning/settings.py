@@ -3,12 +3,24 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 
 from spt_core.errors import InputError
+from spt_core.hints import Device, Hint, check
 from spt_core.learning.views import ViewSettings
+from spt_core.training.options import (
+    CheckpointSteps,
+    Head,
+    LearningRate,
+    MicroBatch,
+    MixedPrecision,
+    Seed,
+    ValidateEpochs,
+    WarmUp,
+    WeightDecay,
+)
 
 SELF_SUPERVISED = ("simclr", "vicreg", "byol")
 SUPERVISED = ("supcon", "classify")
@@ -32,77 +44,123 @@ class TrainSettings:
 
     Attributes
     ----------
-    features, labels, out
-        The folder of feature files, labels.csv, and the run's folder.
-    model
-        A preset of the slide encoder, or another aggregator.
+    features, out
+        The folder of feature files, and the run's folder.
     architecture
-        Options of the model beside the preset's: ``dim``, ``depth``, ``heads``.
-    init
-        A model file whose encoder to start from.
-    freeze
-        Train the classifier alone.
-    class_weights
-        ``balanced`` or ``none``, in classification.
-    momentum
-        Of BYOL's target network at the start; 1 at the end.
-    encoder, mpp, patch_size
-        Facts of the tokens, for feature files that do not state them.
+        Options of the model instead of the preset's: ``dim``, ``depth``, ``heads``.
     """
 
     features: str
-    objective: str
+    objective: Annotated[
+        str,
+        Hint(
+            "what to learn: simclr, vicreg and byol need no labels, supcon and "
+            "classify learn from them",
+            choices=OBJECTIVES,
+        ),
+    ]
     out: str
-    labels: str | None = None
-    model: str | None = None
+    labels: Annotated[
+        str | None,
+        Hint("table with columns slide,label[,patient,split,mpp]", metavar="CSV"),
+    ] = None
+    model: Annotated[
+        str | None,
+        Hint(
+            "preset of the slide encoder, or another aggregator",
+            choices=MODELS,
+            automatic="paper with a GPU, small without",
+        ),
+    ] = None
     architecture: dict[str, int] = field(default_factory=dict)
-    init: str | None = None
-    freeze: bool = False
-    head: str = "batchnorm"
-    class_weights: str = "balanced"
-    momentum: float = 0.99
+    init: Annotated[
+        str | None,
+        Hint("model file whose encoder to start from", label="Start", metavar="MODEL"),
+    ] = None
+    freeze: Annotated[
+        bool,
+        Hint("train the classifier alone", label="Train the classifier alone"),
+    ] = False
+    head: Head = "batchnorm"
+    class_weights: Annotated[
+        str,
+        Hint(
+            "in classification, whether rare classes weigh as much as frequent ones",
+            choices=("balanced", "none"),
+            choice_labels=("Balanced", "None"),
+        ),
+    ] = "balanced"
+    momentum: Annotated[
+        float,
+        Hint(
+            "momentum of BYOL's target network at the start; it ends at 1",
+            minimum=0,
+            maximum=1,
+            digits=4,
+            advanced=True,
+            metavar="M",
+        ),
+    ] = 0.99
     views: ViewSettings = field(default_factory=ViewSettings)
-    epochs: int | None = None
-    batch_size: int | None = None
-    learning_rate: float = 3e-4
-    weight_decay: float = 0.01
-    warm_up: float = 0.1
-    seed: int = 0
-    device: str = "auto"
-    mixed_precision: bool = True
-    micro_batch: int | None = None
-    checkpoint_steps: int = 50
-    validate_epochs: int | None = None
-    encoder: str | None = None
-    mpp: float | None = None
-    patch_size: int | None = None
+    epochs: Annotated[
+        int | None,
+        Hint(
+            "times that every slide is seen",
+            above=0,
+            automatic="800, or 100 with labels",
+        ),
+    ] = None
+    batch_size: Annotated[
+        int | None,
+        Hint(
+            "slides in each step, over all GPUs",
+            above=0,
+            automatic="chosen for the objective and the number of slides",
+        ),
+    ] = None
+    learning_rate: LearningRate = 3e-4
+    weight_decay: WeightDecay = 0.01
+    warm_up: WarmUp = 0.1
+    seed: Seed = 0
+    device: Device = "auto"
+    mixed_precision: MixedPrecision = True
+    micro_batch: MicroBatch = None
+    checkpoint_steps: CheckpointSteps = 50
+    validate_epochs: ValidateEpochs = None
+    encoder: Annotated[
+        str | None,
+        Hint("name of the patch encoder", label="Patch encoder", advanced=True),
+    ] = None
+    mpp: Annotated[
+        float | None,
+        Hint(
+            "pixel size of the patches",
+            label="Patch pixel size",
+            above=0,
+            unit="µm",
+            digits=4,
+            advanced=True,
+            metavar="UM",
+        ),
+    ] = None
+    patch_size: Annotated[
+        int | None,
+        Hint("side of the patches", above=0, unit="px", advanced=True, metavar="PX"),
+    ] = None
 
     def __post_init__(self) -> None:
-        wrong = []
-        if self.objective not in OBJECTIVES:
-            wrong.append(f"the objective is one of {', '.join(OBJECTIVES)}")
-        if self.model is not None and self.model not in MODELS:
-            wrong.append(f"the model is one of {', '.join(MODELS)}")
-        if self.objective in SUPERVISED and not self.labels:
-            wrong.append(f"{self.objective} learns from labels; give --labels CSV")
+        conflicts = []
+        if self.supervised and not self.labels:
+            conflicts.append(f"{self.objective} learns from labels: give a labels.csv.")
         if self.objective != "classify" and self.freeze:
-            wrong.append("--freeze is for --objective classify")
+            conflicts.append("Only the objective classify trains a classifier alone.")
         if self.model in ("mean", "max") and self.objective != "classify":
-            wrong.append(f"{self.model} pooling has nothing to learn but a classifier")
+            conflicts.append(
+                f"{self.model} pooling has nothing to learn but a classifier."
+            )
         if self.objective != "classify" and self.views.views < 2:
-            wrong.append(f"{self.objective} needs two views or more")
-        for name in ("epochs", "batch_size", "micro_batch", "validate_epochs"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                wrong.append(f"{name} is {value}; at least 1 is needed")
-        if self.seed < 0:
-            wrong.append(f"the seed is {self.seed}; it cannot be negative")
-        if not self.learning_rate > 0:
-            wrong.append(f"the learning rate is {self.learning_rate}")
-        if self.class_weights not in ("balanced", "none"):
-            wrong.append("class weights are balanced or none")
-        if wrong:
-            raise InputError("These settings do not work: " + "; ".join(wrong) + ".")
+            conflicts.append(f"{self.objective} needs two views or more.")
+        check(self, *conflicts)
 
     @property
     def supervised(self) -> bool:

@@ -7,12 +7,14 @@ generator, so that a window can show exactly the views that training uses.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil, inf, sqrt
+from math import ceil, sqrt
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.errors import InputError
+from spt_core.hints import Hint, check
 
 Rows = NDArray[np.intp]  # row numbers of tokens, (m,)
 Members = NDArray[np.bool_]  # for each token whether it is in a view, (n,)
@@ -20,53 +22,56 @@ Members = NDArray[np.bool_]  # for each token whether it is in a view, (n,)
 
 @dataclass(frozen=True)
 class ViewSettings:
-    """How views are made; the defaults are the paper's.
+    """How views are made; the defaults are the paper's."""
 
-    Attributes
-    ----------
-    views
-        How many views of a slide; one for plain classification, where nothing is split.
-    split, crop, mask
-        Whether each transformation is used.
-    split_ratio
-        Share of the tokens in the larger of two parts. More than two views split
-        evenly. Which view gets which part is chance.
-    crop_area, crop_aspect
-        Ranges of a crop's area in grid cells and of its width / height.
-    mask_keep
-        Range of the share of tokens that masking keeps.
-    max_tokens
-        The most tokens that masking keeps.
-    """
-
-    views: int = 2
-    split: bool = True
-    crop: bool = True
-    mask: bool = True
-    split_ratio: float = 0.7
-    crop_area: tuple[float, float] = (100, 400)
-    crop_aspect: tuple[float, float] = (0.5, 2)
-    mask_keep: tuple[float, float] = (0.1, 0.8)
-    max_tokens: float = 64
+    views: Annotated[
+        int,
+        Hint(
+            "views of each slide; one for plain classification, where nothing is split",
+            above=0,
+        ),
+    ] = 2
+    split: Annotated[
+        bool,
+        Hint("split the tokens between the views", flags=("--no-split",)),
+    ] = True
+    crop: Annotated[
+        bool, Hint("crop views to a part of the slide", flags=("--no-crop",))
+    ] = True
+    mask: Annotated[
+        bool, Hint("leave tokens out of views at random", flags=("--no-mask",))
+    ] = True
+    split_ratio: Annotated[
+        float,
+        Hint(
+            "share of the tokens in the larger of two parts; more than two views are "
+            "split evenly",
+            above=0,
+            below=1,
+            metavar="SHARE",
+        ),
+    ] = 0.7
+    crop_area: Annotated[
+        tuple[float, float],
+        Hint("area of a crop", above=0, is_range=True, unit="grid cells", digits=1),
+    ] = (100, 400)
+    crop_aspect: Annotated[
+        tuple[float, float],
+        Hint("width of a crop divided by its height", above=0, is_range=True),
+    ] = (0.5, 2)
+    mask_keep: Annotated[
+        tuple[float, float],
+        Hint(
+            "share of the tokens that masking keeps", above=0, maximum=1, is_range=True
+        ),
+    ] = (0.1, 0.8)
+    max_tokens: Annotated[
+        float,
+        Hint("most tokens that masking keeps in a view", minimum=1, digits=0),
+    ] = 64
 
     def __post_init__(self) -> None:
-        wrong = []
-        if self.views < 1:
-            wrong.append(f"views is {self.views}; at least one is needed")
-        if not 0 < self.split_ratio < 1:
-            wrong.append(f"split_ratio is {self.split_ratio}, not between 0 and 1")
-        for name, least, most in (
-            ("crop_area", 0, inf),
-            ("crop_aspect", 0, inf),
-            ("mask_keep", 0, 1),
-        ):
-            low, high = getattr(self, name)
-            if not least < low <= high <= most:
-                wrong.append(f"{name} is {low} to {high}")
-        if self.max_tokens < 1:
-            wrong.append(f"max_tokens is {self.max_tokens}; at least one is needed")
-        if wrong:
-            raise InputError("These view settings do not work: " + "; ".join(wrong))
+        check(self)
 
 
 THE_PAPERS = ViewSettings()

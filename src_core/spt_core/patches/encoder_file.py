@@ -19,12 +19,12 @@ from spt_core._version import __version__
 from spt_core.card_file import stated_card
 from spt_core.errors import InputError
 from spt_core.files import written_whole
+from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.patches.encoder import EncoderCard
 
 KIND = "spt-patch-encoder"
 FORMAT = 1
 ENDING = ".safetensors"
-NOT_FOR_DIAGNOSIS = "For research, not for diagnosis."
 # What makes it usable; everything else in a card is for people.
 _USED = ("name", "dim", "patch_size", "mpp", "input_size", "mean", "std")
 _SAID = ("licence", "citation", "about")

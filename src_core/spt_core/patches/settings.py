@@ -2,63 +2,139 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from spt_core.bundled import ENCODER
 from spt_core.errors import InputError
-from spt_core.patches.encoder import EncoderCard
+from spt_core.hints import Device, Hint, check
 from spt_core.slides.grid import MIN_TISSUE, PatchGrid
 from spt_core.slides.slide import Slide
 from spt_core.slides.stain import NO_STAIN, STAINS
-from spt_core.slides.tissue import Tissue
+from spt_core.slides.tissue_mask import Tissue
 from spt_core.tokens.tokens import Tokens
+
+if TYPE_CHECKING:
+    from spt_core.patches.encoder import EncoderCard
 
 
 @dataclass(frozen=True)
 class EncodeSettings:
-    """How slides are encoded. None takes the encoder's or the device's default.
+    """How slides are encoded. None takes the encoder's or the device's default."""
 
-    Attributes
-    ----------
-    slide_mpp
-        Micrometres a level-0 pixel, for slides that do not say it.
-    stain
-        How stains are made alike: one of ``STAINS``.
-    redo
-        Encode again what is finished or was begun with other settings.
-    batch_size
-        Patches that are encoded at once; halved where memory does not suffice.
-    readers, lanes, threads
-        Threads that read patches, that encode batches, and that torch uses in each.
-    """
-
-    encoder: str = ENCODER
-    weights: Path | None = None
-    patch_size: int | None = None
-    target_mpp: float | None = None
-    slide_mpp: float | None = None
-    min_tissue: float = MIN_TISSUE
-    allow_upsampling: bool = False
-    stain: str = NO_STAIN
-    redo: bool = False
-    device: str = "auto"
-    batch_size: int | None = None
-    readers: int | None = None
-    lanes: int | None = None
-    threads: int | None = None
+    encoder: Annotated[
+        str,
+        Hint(
+            "name of a patch encoder (see 'spt encoders'), or a file written by "
+            "'spt train-patches'",
+            label="Patch encoder",
+            metavar="NAME_OR_FILE",
+        ),
+    ] = ENCODER
+    weights: Annotated[
+        Path | None,
+        Hint(
+            "file with the encoder's weights",
+            label="Encoder weights",
+            automatic="the encoder's own",
+            advanced=True,
+            flags=("--encoder-weights",),
+        ),
+    ] = None
+    patch_size: Annotated[
+        int | None,
+        Hint(
+            "side of a patch",
+            above=0,
+            unit="px",
+            automatic="the encoder's own",
+            metavar="PX",
+        ),
+    ] = None
+    target_mpp: Annotated[
+        float | None,
+        Hint(
+            "pixel size at which patches are encoded",
+            label="Patch pixel size",
+            above=0,
+            unit="µm",
+            automatic="the encoder's own",
+            digits=4,
+            metavar="UM",
+        ),
+    ] = None
+    slide_mpp: Annotated[
+        float | None,
+        Hint(
+            "pixel size of slides whose file does not state it",
+            label="Slide pixel size",
+            above=0,
+            unit="µm",
+            digits=4,
+            metavar="UM",
+        ),
+    ] = None
+    min_tissue: Annotated[
+        float,
+        Hint(
+            "smallest share of a patch that must be tissue",
+            label="Least tissue",
+            minimum=0,
+            maximum=1,
+            advanced=True,
+            metavar="SHARE",
+        ),
+    ] = MIN_TISSUE
+    allow_upsampling: Annotated[
+        bool,
+        Hint("accept slides that are coarser than the patches", advanced=True),
+    ] = False
+    stain: Annotated[
+        str,
+        Hint(
+            "normalise the stains of all slides to one reference",
+            label="Stain normalisation",
+            choices=STAINS,
+            choice_labels=("None", "Macenko"),
+        ),
+    ] = NO_STAIN
+    redo: Annotated[
+        bool,
+        Hint(
+            "encode again what is finished or was begun with other settings",
+            label="Encode again",
+        ),
+    ] = False
+    device: Device = "auto"
+    batch_size: Annotated[
+        int | None,
+        Hint(
+            "patches encoded at once; halved where memory runs out",
+            above=0,
+            automatic="chosen for the device",
+            advanced=True,
+        ),
+    ] = None
+    readers: Annotated[
+        int | None,
+        Hint("threads that read patches", above=0, advanced=True),
+    ] = None
+    lanes: Annotated[
+        int | None,
+        Hint("threads that encode batches", above=0, advanced=True),
+    ] = None
+    threads: Annotated[
+        int | None,
+        Hint("threads that torch uses for each batch", above=0, advanced=True),
+    ] = None
 
     def __post_init__(self) -> None:
-        if self.stain not in STAINS:
-            raise InputError(
-                f"There is no stain normalisation {self.stain!r}. Choose one of: "
-                f"{', '.join(STAINS)}."
-            )
+        check(self)
 
-    def patch(self, card: EncoderCard) -> tuple[int, float]:
+    def patch(self, card: "EncoderCard") -> tuple[int, float]:
         """Patch size and target mpp for this encoder."""
         return self.patch_size or card.patch_size, self.target_mpp or card.mpp
 
-    def identity(self, card: EncoderCard, sha256: str) -> dict[str, Any]:
+    def identity(self, card: "EncoderCard", sha256: str) -> dict[str, Any]:
         """What two runs must share for their features to belong together."""
         patch_size, target_mpp = self.patch(card)
         return {

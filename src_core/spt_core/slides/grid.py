@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spt_core.errors import InputError
 from spt_core.slides.slide import Slide
-from spt_core.slides.tissue import Tissue
+from spt_core.slides.tissue_mask import Tissue
 
 # The paper's: 300 pixels of 0.5 micrometres.
 PATCH_SIZE = 300

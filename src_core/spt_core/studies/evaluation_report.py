@@ -9,7 +9,7 @@ from typing import Any
 
 from spt_core._version import __version__
 from spt_core.files import written_whole
-from spt_core.insight.results import NOT_FOR_DIAGNOSIS
+from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.studies.evaluation import CALIBRATED, METRICS, OWN, Evaluation
 
 TITLES = {"accuracy": "mean class accuracy", "f1": "F1", "auc": "AUC"}

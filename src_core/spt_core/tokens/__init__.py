@@ -1,13 +1,33 @@
-"""A slide as patch tokens, and the files that hold them."""
+"""A slide as patch tokens, and the files that hold them.
 
-from spt_core.tokens.feature_file import (
-    TokenIndex,
-    read_index,
-    read_tokens,
-    write_tokens,
-)
-from spt_core.tokens.labels import Labels, SlideLabel, check_labels, read_labels
-from spt_core.tokens.tokens import TokenFacts, Tokens
+Names are loaded when first asked for: a window knows tokens before it reads any file.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spt_core.tokens.feature_file import (
+        TokenIndex,
+        read_index,
+        read_tokens,
+        write_tokens,
+    )
+    from spt_core.tokens.labels import Labels, SlideLabel, check_labels, read_labels
+    from spt_core.tokens.tokens import TokenFacts, Tokens
+
+_HOMES = {
+    "Labels": "spt_core.tokens.labels",
+    "SlideLabel": "spt_core.tokens.labels",
+    "TokenFacts": "spt_core.tokens.tokens",
+    "TokenIndex": "spt_core.tokens.feature_file",
+    "Tokens": "spt_core.tokens.tokens",
+    "check_labels": "spt_core.tokens.labels",
+    "read_index": "spt_core.tokens.feature_file",
+    "read_labels": "spt_core.tokens.labels",
+    "read_tokens": "spt_core.tokens.feature_file",
+    "write_tokens": "spt_core.tokens.feature_file",
+}
 
 __all__ = [
     "Labels",
@@ -21,3 +41,9 @@ __all__ = [
     "read_tokens",
     "write_tokens",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'spt_core.tokens' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -5,8 +5,8 @@ from itertools import pairwise
 from torch import nn
 
 from spt_core.learning.slide_encoder import xavier
+from spt_core.training.options import HEADS
 
-HEADS = ("batchnorm", "paper")
 PROJECTED = 128
 
 

@@ -7,11 +7,12 @@ from html import unescape
 
 import numpy as np
 import pytest
-
 from napari_spt.analysis.report import write_findings
-from napari_spt.analysis.state import Analysis, SlideSource
+
+from napari_spt.analysis.state import Analysis
+from napari_spt.slides.slide_source import SlideSource
 from spt_core import bundled, open_slide
-from spt_core.insight.geometry import STATED_BY_USER
+from spt_core.insight.wording import STATED_BY_USER
 from tests.core.engine.pipe import of
 from tests.core.insight.slides import SECRETS
 from tests.core.patches.conftest import tissue_picture

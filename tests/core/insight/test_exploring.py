@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from spt_core.insight.exploring import explore, look_alikes
+from spt_core.insight.exploring import explore
+from spt_core.insight.similarity import LookAlikes
 from spt_core.tokens import Tokens
 
 
@@ -59,11 +60,19 @@ def test_outliers_stand_out():
 
 def test_look_alikes_are_of_the_same_kind():
     x, truth = tissues(np.random.default_rng(1), (300, 200, 100))
-    rows, similarity = look_alikes(x, np.array([310]), 150)
-    assert (truth[rows] == 1).all()
-    assert 310 not in rows
-    assert (np.diff(similarity) <= 0).all()
-    assert similarity.max() <= 1 + 1e-6
+    similarity = LookAlikes(x).like([310])
+    assert similarity.argmax() == 310
+    assert similarity.max() == pytest.approx(1)
+    assert (truth[np.argsort(-similarity)[:151]] == 1).all()
+
+
+def test_one_seed_gives_one_map():
+    x = np.random.default_rng(1).normal(size=(500, 16))
+    one, again, other = (explored(x, seed=seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one.labels, again.labels)
+    np.testing.assert_array_equal(one.kinds.colours, again.kinds.colours)
+    np.testing.assert_array_equal(one.outlier_score, again.outlier_score)
+    assert (one.labels != other.labels).any()
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 7])
@@ -77,3 +86,10 @@ def test_identical_patches_are_one_kind():
     found = explored(np.ones((50, 8)))
     assert set(found.labels.tolist()) == {0}
     assert len(found.outliers) == 0
+    again = explored(np.ones((50, 8)), known=found.kinds)
+    assert again.kinds.colours.tolist() == found.kinds.colours.tolist()
+
+
+def test_two_different_patches_are_two_kinds():
+    x = np.repeat(np.eye(2, 8), 25, axis=0)
+    assert len(set(explored(x).labels.tolist())) == 2

@@ -28,6 +28,7 @@ from spt_core.insight.maps import attention_values, cell_map
 from spt_core.insight.ome_tiff import write_ome_tiff
 from spt_core.insight.picture import tissue_picture
 from spt_core.insight.predicting import predict, read_for
+from spt_core.insight.wording import prediction_sentence
 from spt_core.tokens import TokenFacts, Tokens
 from tests.core.insight.conftest import DIM, STEP, finish, grid_tokens, made_slide
 from tests.core.insight.slides import (
@@ -248,7 +249,7 @@ def test_report_stands_alone_and_says_where_it_comes_from(exported):
     words = " ".join(page.words)
     for expected in (
         "not for diagnosis",
-        prediction.sentence,
+        prediction_sentence(prediction),
         "small-random",
         model.card["tokens"]["encoder_sha256"],
         prediction.fingerprint,

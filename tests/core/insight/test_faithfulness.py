@@ -6,6 +6,7 @@ import pytest
 from spt_core.errors import InputError
 from spt_core.insight.faithfulness import faithfulness, patches_within, what_if
 from spt_core.insight.results import Verdict
+from spt_core.insight.wording import faithfulness_sentence, what_if_sentence
 from tests.core.insight.conftest import DIM, STEP, finish, grid_tokens
 
 
@@ -24,7 +25,7 @@ def test_attention_that_matters(looking_model):
     assert found.most_first[found.removed >= 0.1].max() < 0.1  # all deciders gone
     assert found.least_first.min() > 0.9  # the deciders go last
     assert found.area > 0.3
-    assert found.sentence.startswith("The attention matters")
+    assert faithfulness_sentence(found).startswith("The attention matters")
 
 
 def test_attention_that_means_nothing(mean_model):
@@ -32,14 +33,14 @@ def test_attention_that_means_nothing(mean_model):
     x = np.random.default_rng(0).normal(size=(300, DIM)) + 1
     found, _ = finish(faithfulness(mean_model, grid_tokens(x)))
     assert abs(found.area) < 0.05
-    assert found.sentence.startswith("The attention does not explain")
+    assert faithfulness_sentence(found).startswith("The attention does not explain")
 
 
 def test_attention_that_misleads(looking_model):
     """What is attended speaks against the class that is followed."""
     found, _ = finish(faithfulness(looking_model, few_that_decide(), class_name="b"))
     assert found.area < -0.05
-    assert found.sentence.startswith("The attention misleads")
+    assert faithfulness_sentence(found).startswith("The attention misleads")
 
 
 def test_large_slides_are_thinned_and_said_to_be(looking_model):
@@ -47,7 +48,7 @@ def test_large_slides_are_thinned_and_said_to_be(looking_model):
     found, _ = finish(faithfulness(looking_model, grid_tokens(x)))
     assert found.thinned
     assert found.patches == 4096
-    assert "evenly chosen" in found.sentence
+    assert "evenly chosen" in faithfulness_sentence(found)
 
 
 def test_unusable_questions(mean_model):
@@ -62,7 +63,7 @@ def test_without_the_region_that_decides(looking_model):
     found = what_if(looking_model, tokens, np.arange(200) < 20)
     assert (found.before.answer, found.after.answer) == ("a", "b")
     assert found.removed == 20
-    assert "Without these 20 of 200 patches a goes from" in found.sentence
+    assert "Without these 20 of 200 patches a goes from" in what_if_sentence(found)
     assert what_if(looking_model, tokens, np.arange(200) > 0).after.seen == 1
     nothing = what_if(looking_model, tokens, np.ones(200, bool)).after
     assert nothing.verdict == Verdict.EMPTY

@@ -8,6 +8,7 @@ from spt_core.errors import InputError
 from spt_core.insight.growing import moments, predict_slide
 from spt_core.insight.predicting import predict, read_for
 from spt_core.insight.results import Prediction, Verdict
+from spt_core.insight.wording import prediction_sentence
 from spt_core.patches import EncodeSettings
 from spt_core.patches.settings import PartialTokens
 from tests.core.insight.conftest import finish
@@ -42,7 +43,7 @@ def test_predictions_grow_to_the_whole(slide, small_model, tmp_path):
     assert counts == sorted(set(counts))
     assert counts[0] <= QUICK.batch_size
     assert all(one.total == last.total and not one.is_whole for one in grown)
-    assert all("Seen so far" in one.sentence for one in grown)
+    assert all("Seen so far" in prediction_sentence(one) for one in grown)
     assert not any(isinstance(event, PartialTokens) for event in events)
     # Each was made of places that the finished slide has too, from all over it.
     whole = {tuple(place) for place in last.p}
@@ -73,7 +74,7 @@ def test_an_empty_slide_gets_a_result(small_model, tmp_path):
     write_tiff(path, glass, mpp_xy=(0.5, 0.5), levels=2)
     found, _ = finish(predict_slide(small_model, path, tmp_path / "f", QUICK))
     assert found.verdict == Verdict.EMPTY
-    assert "No tissue" in found.sentence
+    assert "No tissue" in prediction_sentence(found)
 
 
 def test_a_slide_that_cannot_be_encoded_is_not_called_empty(small_model, tmp_path):

@@ -16,6 +16,7 @@ from spt_core.errors import InputError
 from spt_core.insight import results
 from spt_core.insight.class_map import class_map, mean_window_embedding
 from spt_core.insight.predicting import Patient, predict, read_for
+from spt_core.insight.wording import prediction_sentence
 from spt_core.learning.model_file import patient_hmac
 from spt_core.tokens import TokenFacts, read_tokens, write_tokens
 from tests.core.insight.conftest import DIM, finish, grid_tokens, made_slide
@@ -71,7 +72,9 @@ def test_slides_like_and_unlike_the_training(model):
     assert sum(one.verdict == results.Verdict.UNLIKE for one in alike) <= 1
     assert all(one.verdict == results.Verdict.UNLIKE for one in unlike)
     assert all(one.answer is None for one in unlike)
-    assert unlike[0].sentence.startswith("Unlike the slides this model learned from.")
+    assert prediction_sentence(unlike[0]).startswith(
+        "Unlike the slides this model learned from."
+    )
 
 
 def test_close_classes_are_undecided(mean_model):
@@ -80,18 +83,18 @@ def test_close_classes_are_undecided(mean_model):
     found = predict(mean_model, grid_tokens(x))
     assert found.verdict == results.Verdict.UNDECIDED
     assert found.answer is None
-    assert "ndecided" in found.sentence
+    assert "ndecided" in prediction_sentence(found)
     assert predict(mean_model, grid_tokens(x), margin=0.0).answer == "a"
 
 
 def test_scores_are_named_for_what_they_are(mean_model):
     tokens = grid_tokens(np.ones((40, DIM)) * 0.2)
     bare = predict(mean_model, tokens)
-    assert "uncalibrated score" in bare.sentence
+    assert "uncalibrated score" in prediction_sentence(bare)
     mean_model.card["calibration"] = {"temperature": 2.0}
     calibrated = predict(mean_model, tokens)
     assert calibrated.calibrated
-    assert "uncalibrated" not in calibrated.sentence
+    assert "uncalibrated" not in prediction_sentence(calibrated)
     odds = np.log(bare.probabilities[0] / bare.probabilities[1])
     halved = np.log(calibrated.probabilities[0] / calibrated.probabilities[1])
     assert halved == pytest.approx(odds / 2)
@@ -109,7 +112,7 @@ def test_a_temperature_that_does_not_help_is_not_applied(mean_model):
         found = predict(mean_model, tokens)
         assert found.calibrated is helps
         assert (found.probabilities == bare.probabilities).all() is not helps
-        assert ("uncalibrated score" in found.sentence) is not helps
+        assert ("uncalibrated score" in prediction_sentence(found)) is not helps
         drawn, _ = finish(class_map(mean_model, tokens))
         assert drawn.calibrated is helps
 
@@ -118,7 +121,7 @@ def test_a_slide_or_patient_of_the_training_is_said(trained, model, mean_model):
     tokens = read_for(model, trained / "features" / "slide004.h5")
     found = predict(model, tokens)
     assert found.trained_on
-    assert "trained on this very slide" in found.sentence
+    assert "trained on this very slide" in prediction_sentence(found)
     key = bytes.fromhex((trained / "run" / "patients.key").read_text())
     fresh = grid_tokens(made_slide(0, np.random.default_rng(9))[0])
     assert predict(model, fresh, patient=Patient("person1", key)).trained_on
@@ -169,7 +172,7 @@ def test_tokens_of_another_kind_are_refused(mean_model, change):
 def test_an_empty_slide_says_so(model):
     found = predict(model, grid_tokens(np.zeros((0, DIM))))
     assert found.verdict == results.Verdict.EMPTY
-    assert found.sentence.startswith("No tissue")
+    assert prediction_sentence(found).startswith("No tissue")
     assert found.attention.shape == (2, 0)
 
 
@@ -185,7 +188,7 @@ def test_a_model_without_classes_still_attends(mean_model):
     found = predict(mean_model, grid_tokens(np.ones((9, DIM))))
     assert found.verdict == results.Verdict.NO_CLASSES
     assert found.probabilities is None
-    assert "names no classes" in found.sentence
+    assert "names no classes" in prediction_sentence(found)
 
 
 def run_command(capsys, *words):

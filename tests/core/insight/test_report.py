@@ -15,14 +15,22 @@ from spt_core.commands.predict import settle_model
 from spt_core.insight import overlay
 from spt_core.insight.class_map import class_map
 from spt_core.insight.colours import EACH_ALONE, EVEN
-from spt_core.insight.geometry import STATED_BY_FEATURES, STATED_BY_USER, Geometry
+from spt_core.insight.geometry import Geometry, PixelSizeFrom
 from spt_core.insight.maps import attention_values
 from spt_core.insight.model_card import ModelCard, read_model_card
 from spt_core.insight.picture import tissue_picture
 from spt_core.insight.predicting import predict
 from spt_core.insight.regions import choose_regions
-from spt_core.insight.report import ReportParts, command_again, report_page
-from spt_core.insight.results import UNLIKE_SENTENCE, Verdict
+from spt_core.insight.report import ReportParts, report_page
+from spt_core.insight.reproducing import command_again
+from spt_core.insight.results import ClassMap, Verdict
+from spt_core.insight.wording import (
+    STATED_BY_FEATURES,
+    STATED_BY_USER,
+    UNLIKE,
+    coverage,
+    pixel_size_note,
+)
 from tests.core.insight.conftest import DIM, STEP, finish, grid_tokens, made_slide
 from tests.core.insight.slides import make_model
 from tests.core.patches.conftest import tissue_picture as made_tissue
@@ -131,7 +139,7 @@ def test_a_part_of_a_slide_is_doubted_and_says_how_large_it_is(parts):
     assert doubt
     assert "From 10 % of the tissue (144 of 1,440 patches)" in answer
     nearly = replace(part, total=145)
-    assert "From 99 % of the tissue" in nearly.from_how_much
+    assert "From 99 % of the tissue" in coverage(nearly)
 
 
 def test_an_even_map_is_said_to_be_even(parts):
@@ -240,7 +248,7 @@ def test_the_file_is_believed_before_its_user(tmp_path, unsized):
 
 
 def test_features_that_state_the_pixel_size(parts):
-    assert parts.geometry.um_note == STATED_BY_FEATURES
+    assert pixel_size_note(parts.geometry) == STATED_BY_FEATURES
     assert f"0.25 × 0.25 µm, {STATED_BY_FEATURES}" in words_of(report_page(parts))
 
 
@@ -275,12 +283,12 @@ def test_pictures_name_the_model_and_what_to_doubt(parts, written):
         overlay.attention_overlay(found, picture, geometry, **options)
         return " ".join(written)
 
-    assert f"{UNLIKE_SENTENCE} Model: {title}." in said(Verdict.UNLIKE, model=title)
+    assert f"{UNLIKE} Model: {title}." in said(Verdict.UNLIKE, model=title)
     assert "Undecided" in said(Verdict.UNDECIDED)
     plain = said("answered")
     assert "Model" not in plain
     assert "Un" not in plain
-    user = replace(parts.geometry, um_note=STATED_BY_USER)
+    user = replace(parts.geometry, um_from=PixelSizeFrom.USER)
     assert f"Pixel size {STATED_BY_USER}." in said("answered", user)
     assert "From 10 %" in " ".join(
         overlay._notes(replace(parts.prediction, total=1440), "")
@@ -313,9 +321,9 @@ def test_a_legend_longer_than_its_picture_is_whole(parts, written):
         found = replace(
             parts.prediction, p=tokens.p, xy=tokens.xy, verdict=Verdict.UNLIKE
         )
-        drawn = overlay.ClassMap(names, tokens.xy, shares, False, 8, 4, 64, 1)
+        drawn = ClassMap(names, tokens.xy, shares, False, 8, 4, 64, 1)
         picture = tissue_picture(found, None)
-        user = replace(parts.geometry, um_note=STATED_BY_USER)
+        user = replace(parts.geometry, um_from=PixelSizeFrom.USER)
         overlay.attention_overlay(found, picture, user, model="Mine")
         overlay.class_overlay(found, drawn, picture, user, model="Mine")
         assert "Class map" in written

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from spt_core.patches.encoder import resized
+from spt_core.patches.training.augmentation_settings import Augmentation
 from spt_core.slides.source import Pixels
 
 # Rows: optical density in R, G, B of haematoxylin, eosin and residual (DAB), of unit
@@ -21,40 +22,6 @@ from spt_core.slides.source import Pixels
 STAINS = np.array([[0.650, 0.704, 0.286], [0.072, 0.990, 0.105], [0.268, 0.570, 0.776]])
 LUMA = np.array([0.299, 0.587, 0.114])
 _DARKEST = 1 / 256
-
-
-@dataclass(frozen=True)
-class Augmentation:
-    """How much views differ.
-
-    Attributes
-    ----------
-    scale
-        Micrometres a pixel of a view, in units of the target's: mixed scales.
-    stretch
-        Most that height and width differ, as a share.
-    stain
-        Each stain's strength is multiplied by 1 ± stain and shifted by ± stain / 4.
-    brightness, contrast, saturation
-        Each is multiplied by 1 ± so much.
-    hue
-        Turned by ± so many degrees.
-    grey
-        Share of views without colour.
-    blur
-        Share of blurred views, with a standard deviation of 0.1 to ``blur_px`` pixels.
-    """
-
-    scale: tuple[float, float] = (0.7, 1.4)
-    stretch: float = 0.15
-    stain: float = 0.2
-    brightness: float = 0.2
-    contrast: float = 0.2
-    saturation: float = 0.2
-    hue: float = 8.0
-    grey: float = 0.0
-    blur: float = 0.25
-    blur_px: float = 1.5
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,13 +3,25 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 
 from spt_core.errors import InputError
+from spt_core.hints import Device, Hint, check
 from spt_core.learning.settings import read_config
-from spt_core.patches.training.augment import Augmentation
+from spt_core.patches.training.augmentation_settings import Augmentation
+from spt_core.training.options import (
+    CheckpointSteps,
+    Head,
+    LearningRate,
+    MicroBatch,
+    MixedPrecision,
+    Seed,
+    ValidateEpochs,
+    WarmUp,
+    WeightDecay,
+)
 
 METHODS = ("simclr", "hidisc")
 STATISTICS = ("frozen", "batch")
@@ -31,99 +43,205 @@ class PatchTrainSettings:
         CSV files with ``file,slide,patient,mpp,split,label`` of tiles, or
         ``slide,patient,mpp,split,label`` of slides; all but the first optional. Tiles
         that no table names are left out where a table names tiles of their folder.
-    arch
-        A registered encoder or a model of timm.
-    init
-        ``imagenet``, ``none``, or a file of weights.
-    patch_size, mpp
-        The patches that the encoder is to be used for.
-    view_size
-        Pixels a side of the views it learns from, at the same mpp; smaller is quicker,
-        and needed where tiles are smaller than patches.
-    tile_mpp, slide_mpp
-        Of tiles and slides that do not say it.
-    patches_per_slide, memory_gb
-        How much of each slide, and of all, is kept in memory.
-    group
-        HiDisc: how many slides of a patient, and patches of a slide, a step takes.
-    level_weights
-        HiDisc: of the patient's, the slide's and the patch's loss.
-    freeze
-        How many of the first blocks stay as they are.
-    statistics
-        Of batch norms: ``frozen`` keeps the start's, ``batch`` uses each batch's own.
-    stay
-        Weight of the distance from the start's own features: what it knew is kept.
-    blend
-        Share of the learned weights in the result, the rest being the start's.
     """
 
     sources: tuple[str, ...]
-    method: str
+    method: Annotated[
+        str,
+        Hint(
+            "what to learn: simclr tells patches apart, hidisc patients and slides too",
+            choices=METHODS,
+            choice_labels=("SimCLR", "HiDisc"),
+        ),
+    ]
     out: str
     tables: tuple[str, ...] = ()
-    name: str = "encoder"
-    arch: str = "resnet34"
-    init: str = "imagenet"
-    patch_size: int | None = None
-    mpp: float | None = None
-    view_size: int | None = None
-    tile_mpp: float | None = None
-    slide_mpp: float | None = None
-    patches_per_slide: int = 512
-    memory_gb: float = 4.0
-    views: int = 2
-    group: tuple[int, int] = (2, 2)
-    level_weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    temperature: float | None = None
-    head: str = "batchnorm"
-    freeze: int = 0
-    statistics: str | None = None
-    stay: float = 0.0
-    blend: float = 1.0
-    half: bool = False
+    name: Annotated[str, Hint("name of the encoder")] = "encoder"
+    arch: Annotated[
+        str,
+        Hint(
+            "architecture: resnet34, mobilenetv2, or the name of any model of timm",
+            label="Architecture",
+            metavar="NAME",
+        ),
+    ] = "resnet34"
+    init: Annotated[
+        str,
+        Hint(
+            "weights to start from: imagenet, none, or a file",
+            label="Start",
+            metavar="START",
+        ),
+    ] = "imagenet"
+    patch_size: Annotated[
+        int | None,
+        Hint(
+            "side of the patches that the encoder will be used for",
+            above=0,
+            unit="px",
+            automatic="the architecture's own",
+            metavar="PX",
+        ),
+    ] = None
+    mpp: Annotated[
+        float | None,
+        Hint(
+            "pixel size of those patches",
+            label="Patch pixel size",
+            above=0,
+            unit="µm",
+            automatic="the architecture's own",
+            digits=4,
+            metavar="UM",
+        ),
+    ] = None
+    view_size: Annotated[
+        int | None,
+        Hint(
+            "side of the views to learn from, at the same pixel size; smaller is "
+            "faster, and needed where tiles are smaller than patches",
+            above=0,
+            unit="px",
+            automatic="the patch size",
+            metavar="PX",
+        ),
+    ] = None
+    tile_mpp: Annotated[
+        float | None,
+        Hint(
+            "pixel size of tiles for which no table states it",
+            label="Tile pixel size",
+            above=0,
+            unit="µm",
+            digits=4,
+            metavar="UM",
+        ),
+    ] = None
+    slide_mpp: Annotated[
+        float | None,
+        Hint(
+            "pixel size of slides whose file does not state it",
+            label="Slide pixel size",
+            above=0,
+            unit="µm",
+            digits=4,
+            metavar="UM",
+        ),
+    ] = None
+    patches_per_slide: Annotated[
+        int, Hint("most patches that are sampled from each slide", above=0)
+    ] = 512
+    memory_gb: Annotated[
+        float,
+        Hint(
+            "most memory that pixels may take",
+            label="Memory for pixels",
+            above=0,
+            unit="GB",
+            flags=("--memory",),
+            metavar="GB",
+        ),
+    ] = 4.0
+    views: Annotated[int, Hint("views of each patch", minimum=2)] = 2
+    group: Annotated[
+        tuple[int, int],
+        Hint(
+            "slides of each patient, and patches of each slide, in a step",
+            label="Slides per patient, patches per slide",
+            above=0,
+            metavar=("SLIDES", "PATCHES"),
+        ),
+    ] = (2, 2)
+    level_weights: Annotated[
+        tuple[float, float, float],
+        Hint(
+            "weights of the losses of patient, slide and patch",
+            label="Weights of patient, slide, patch",
+            minimum=0,
+            metavar=("PATIENT", "SLIDE", "PATCH"),
+        ),
+    ] = (1.0, 1.0, 1.0)
+    temperature: Annotated[
+        float | None,
+        Hint(
+            "temperature of the loss",
+            above=0,
+            automatic=", ".join(f"{t:g} for {m}" for m, t in TEMPERATURES.items()),
+            advanced=True,
+            metavar="T",
+        ),
+    ] = None
+    head: Head = "batchnorm"
+    freeze: Annotated[
+        int,
+        Hint(
+            "number of first blocks that stay as they are",
+            label="Frozen blocks",
+            minimum=0,
+        ),
+    ] = 0
+    statistics: Annotated[
+        str | None,
+        Hint(
+            "statistics of batch norms: frozen keeps the start's, batch uses those of "
+            "each batch",
+            label="Batch norm statistics",
+            choices=STATISTICS,
+            automatic="frozen, or batch without a start",
+            advanced=True,
+        ),
+    ] = None
+    stay: Annotated[
+        float,
+        Hint(
+            "weight of the distance from the start's own features, so that what it "
+            "knew is kept",
+            label="Stay near the start",
+            minimum=0,
+            advanced=True,
+            metavar="W",
+        ),
+    ] = 0.0
+    blend: Annotated[
+        float,
+        Hint(
+            "share of learned weights in the result; the rest is the start's",
+            label="Share of learned weights",
+            above=0,
+            maximum=1,
+            advanced=True,
+            metavar="SHARE",
+        ),
+    ] = 1.0
+    half: Annotated[
+        bool,
+        Hint("write the encoder in half precision, at half the size"),
+    ] = False
     augmentation: Augmentation = field(default_factory=Augmentation)
-    epochs: int | None = 100
-    batch_size: int = 128
-    learning_rate: float = 3e-4
-    weight_decay: float = 0.01
-    warm_up: float = 0.1
-    seed: int = 0
-    device: str = "auto"
-    mixed_precision: bool = True
-    micro_batch: int | None = None
-    checkpoint_steps: int = 50
-    validate_epochs: int | None = None
+    epochs: Annotated[int | None, Hint("times that every patch is seen", above=0)] = 100
+    batch_size: Annotated[int, Hint("patches in each step, over all GPUs", above=0)] = (
+        128
+    )
+    learning_rate: LearningRate = 3e-4
+    weight_decay: WeightDecay = 0.01
+    warm_up: WarmUp = 0.1
+    seed: Seed = 0
+    device: Device = "auto"
+    mixed_precision: MixedPrecision = True
+    micro_batch: MicroBatch = None
+    checkpoint_steps: CheckpointSteps = 50
+    validate_epochs: ValidateEpochs = None
 
     def __post_init__(self) -> None:
-        wrong = []
-        if self.method not in METHODS:
-            wrong.append(f"the method is one of {', '.join(METHODS)}")
-        if self.statistics not in (None, *STATISTICS):
-            wrong.append(f"the statistics are one of {', '.join(STATISTICS)}")
-        if self.views < 2:
-            wrong.append("at least two views are needed")
-        for name in ("patches_per_slide", "batch_size", "epochs", "micro_batch",
-                     "validate_epochs", "patch_size", "view_size"):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                wrong.append(f"{name} is {value}; at least 1 is needed")
-        for name in ("mpp", "tile_mpp", "slide_mpp", "memory_gb", "learning_rate"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                wrong.append(f"{name} is {value}; it must be greater than 0")
-        if min(self.group) < 1:
-            wrong.append("a group has at least one slide and one patch")
-        if min(self.level_weights) < 0 or not any(self.level_weights):
-            wrong.append("the levels' weights are positive, or 0 for some of them")
-        if not 0 < self.blend <= 1:
-            wrong.append(f"blend is {self.blend}; it is a share")
+        conflicts = []
+        if not any(self.level_weights):
+            conflicts.append("One of level_weights at least must be greater than 0.")
         if self.init == "none" and (self.stay or self.blend < 1 or self.freeze):
-            wrong.append("without a start there is nothing to freeze, stay or blend")
-        if self.seed < 0:
-            wrong.append(f"the seed is {self.seed}; it cannot be negative")
-        if wrong:
-            raise InputError("These settings do not work: " + "; ".join(wrong) + ".")
+            conflicts.append(
+                "init is none: without a start there is nothing to freeze, stay near "
+                "or blend."
+            )
+        check(self, *conflicts)
 
     def resolved(self, patch_size: int, mpp: float) -> "PatchTrainSettings":
         """The same with every None decided, for the architecture's own patches."""

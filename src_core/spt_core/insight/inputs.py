@@ -10,7 +10,7 @@ from spt_core.tokens import layout
 
 
 @dataclass(frozen=True)
-class Source:
+class Input:
     """One slide or one feature file."""
 
     path: Path
@@ -26,9 +26,9 @@ class Source:
         return slide_name(self.path)
 
 
-def find_sources(paths: Iterable[str | Path]) -> list[Source]:
+def find_inputs(paths: Iterable[str | Path]) -> list[Input]:
     """Slides and feature files among files and folders, in order."""
-    # Here, because it is beside the encoders that a window does not load.
+    # Here, because it is beside the encoders, which load torch.
     from spt_core.patches.folder import find_slides
 
     found: list[Path] = []
@@ -46,4 +46,4 @@ def find_sources(paths: Iterable[str | Path]) -> list[Source]:
             raise InputError(
                 f"{path.name} is neither a slide nor a feature file (*{layout.ENDING})."
             )
-    return [Source(path) for path in dict.fromkeys(found)]
+    return [Input(path) for path in dict.fromkeys(found)]

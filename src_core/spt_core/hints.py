@@ -1,0 +1,175 @@
+"""What is said of a setting, once, beside the field that it is about.
+
+Settings classes annotate their fields with a :class:`Hint`. The options of a command,
+the form in a window and the check of ranges are all made from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from spt_core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Hint:
+    """What a person is told of a setting, and what it may be.
+
+    Attributes
+    ----------
+    help
+        One line without a full stop, for ``--help`` and for a tooltip.
+    label
+        Its name in a window; made from the field's name where None.
+    minimum, maximum, above, below
+        Limits: the first two are allowed themselves, the others are not. Those of a
+        tuple hold for each part.
+    choices, choice_labels
+        The values there are, and what a window calls them.
+    unit
+        As it is written after a number.
+    automatic
+        What None stands for.
+    digits
+        Decimals that matter; 0 means a whole number, or infinity.
+    is_range
+        A pair is a lowest and a highest value.
+    advanced
+        Few people ever change it.
+    flags, metavar
+        Its names on a command line, where it is not the field's, and its value's.
+        The flag of a setting that is on by default switches it off.
+    """
+
+    help: str
+    label: str | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    above: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] = ()
+    choice_labels: tuple[str, ...] = ()
+    unit: str | None = None
+    automatic: str | None = None
+    digits: int = 2
+    is_range: bool = False
+    advanced: bool = False
+    flags: tuple[str, ...] = ()
+    metavar: str | tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One field of a settings class with its hint.
+
+    ``kind`` is the type of the value, or of each of ``length`` parts of a tuple.
+    """
+
+    name: str
+    kind: type
+    hint: Hint
+    default: Any = MISSING
+    optional: bool = False
+    length: int | None = None
+
+    @property
+    def label(self) -> str:
+        return self.hint.label or self.name.replace("_", " ").capitalize()
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return self.hint.flags or ("--" + self.name.replace("_", "-"),)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.kind is int or (self.kind is float and self.hint.digits == 0)
+
+    def problem(self, value: Any, called: str) -> str | None:
+        """What is wrong with a value, as a sentence; None where nothing is."""
+        if value is None and self.optional:
+            return None
+        if self.hint.choices and value not in self.hint.choices:
+            label = self.label[:1].lower() + self.label[1:]
+            choices = ", ".join(self.hint.choices)
+            return f"There is no {label} {value!r}. Choose one of: {choices}."
+        if self.kind not in (int, float):
+            return None
+        parts: tuple[float, ...] = value if self.length else (value,)
+        shown = " ".join(f"{part:g}" for part in parts)
+        if not all(self._within(part) for part in parts):
+            return f"{called} must be {self._limits()}, not {shown}."
+        if self.hint.is_range and list(parts) != sorted(parts):
+            return f"{called} must be the lowest, then the highest value, not {shown}."
+        return None
+
+    def _within(self, value: float) -> bool:
+        hint = self.hint
+        return (
+            (hint.minimum is None or value >= hint.minimum)
+            and (hint.above is None or value > hint.above)
+            and (hint.maximum is None or value <= hint.maximum)
+            and (hint.below is None or value < hint.below)
+        )
+
+    def _limits(self) -> str:
+        hint = self.hint
+        if hint.minimum is not None and hint.maximum is not None:
+            return f"a number from {hint.minimum:g} to {hint.maximum:g}"
+        limits = (
+            ("at least", hint.minimum),
+            ("greater than", hint.above),
+            ("at most", hint.maximum),
+            ("less than", hint.below),
+        )
+        return " and ".join(f"{words} {n:g}" for words, n in limits if n is not None)
+
+
+Device = Annotated[
+    str,
+    Hint("where to compute: auto, cpu, cuda, cuda:1 or mps", metavar="DEVICE"),
+]
+
+
+@cache
+def settings_of(cls: type) -> Mapping[str, Setting]:
+    """The fields of a settings class that have hints, in their order."""
+    types = get_type_hints(cls, include_extras=True)
+    found = {}
+    for field in fields(cls):
+        if get_origin(types[field.name]) is not Annotated:
+            continue
+        kind, hint = get_args(types[field.name])
+        parts = get_args(kind)
+        optional = NoneType in parts
+        if optional:
+            (kind,) = (part for part in parts if part is not NoneType)
+        length = None
+        if get_origin(kind) is tuple:
+            length = len(get_args(kind))
+            kind = get_args(kind)[0]
+        found[field.name] = Setting(
+            field.name, kind, hint, field.default, optional, length
+        )
+    return found
+
+
+def problems(
+    cls: type, values: Mapping[str, Any], called: Mapping[str, str] | None = None
+) -> list[str]:
+    """What is wrong with values of a class's settings, a sentence for each."""
+    known = settings_of(cls)
+    found = (
+        known[name].problem(value, (called or {}).get(name, name))
+        for name, value in values.items()
+        if name in known
+    )
+    return [problem for problem in found if problem]
+
+
+def check(settings: Any, *conflicts: str) -> None:
+    """Refuse settings out of their ranges, or for what else was found wrong."""
+    wrong = [*problems(type(settings), vars(settings)), *conflicts]
+    if wrong:
+        raise InputError(" ".join(wrong))
