@@ -62,7 +62,7 @@ def engine():
     engine.close()
 
 
-def collect(engine, is_over, seconds=90.0):
+def collect(engine, is_over, seconds=240.0):
     """Everything that is said until it is over."""
     seen = []
     end = time.monotonic() + seconds
@@ -75,7 +75,7 @@ def collect(engine, is_over, seconds=90.0):
     return seen
 
 
-def until(engine, request, *types, seconds=90.0):
+def until(engine, request, *types, seconds=240.0):
     types = types or END_TYPES
 
     def is_over(seen):
@@ -84,7 +84,7 @@ def until(engine, request, *types, seconds=90.0):
     return collect(engine, is_over, seconds)
 
 
-def end_of(engine, request, seconds=90.0):
+def end_of(engine, request, seconds=240.0):
     """The one message that ends a request."""
     seen = until(engine, request, seconds=seconds)
     (end,) = [
