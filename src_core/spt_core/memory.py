@@ -9,8 +9,8 @@ from typing import Any
 def give_back() -> None:
     """Return what was freed to the system, where the C library keeps it (glibc).
 
-    It keeps freed memory a thread, so that a large picture that one thread has worked
-    on is missing for all others for the rest of a run.
+    It keeps freed memory per thread, so what one thread used for a large image would be
+    missing for all others for the rest of a run.
     """
     trim = _trim()
     if trim is not None:

@@ -13,6 +13,7 @@ from spt_core.errors import InputError
 from spt_core.slides import UnreadableRegionError
 from spt_core.slides.grid import MissingPixelSizeError, lay_grid
 from tests.made_slides import (
+    KEEPS_OPEN_FILES,
     damage_tile,
     picture,
     write_ome_zarr,
@@ -154,6 +155,7 @@ def test_a_damaged_tile_where_only_openslide_reads(tmp_path):
     assert 0.001 < hatched.mean() < 0.15
 
 
+@KEEPS_OPEN_FILES
 def test_a_slide_deleted_while_open(tmp_path):
     for write, name in ((write_tiff, "a.tif"), (write_scn, "a.scn")):
         path = tmp_path / name
@@ -188,6 +190,7 @@ def test_a_path_with_spaces_and_letters_works(tmp_path):
     write_svs(folder / "слайд №1.svs", picture(600, 400))
     slide = open_slide(folder / "слайд №1.svs")
     assert np.asarray(slide.pyramid[0]).shape == (400, 600, 3)
+    slide.close()
     shutil.rmtree(folder)
 
 

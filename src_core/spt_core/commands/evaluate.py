@@ -1,7 +1,7 @@
 """``spt evaluate``: how good a model is, in folds that share no patient."""
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             raise InputError(
                 "The labels are not the model's classes: they cannot calibrate it."
             )
-        model.card["calibration"] = calibration_of(found)
+        model.card = replace(model.card, calibration=calibration_of(found))
         save_model(args.calibrate, model)
         called = "Calibrated" if found.calibration_helps else "Uncalibrated"
         console.say(f"{called} model: {args.calibrate}")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from spt_core.commands.console import Console
 from spt_core.commands.options import add_options, settings_from
+from spt_core.engine.priority import sleep_while_waiting
 from spt_core.errors import InputError
 from spt_core.hints import Hint, settings_of
 from spt_core.learning.settings import TrainSettings
@@ -64,6 +65,7 @@ class ArchitectureSettings:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     settings = None if args.resume else train_settings(args)
+    sleep_while_waiting()
     # Only now: wrong usage is said at once, without waiting for torch.
     from spt_core.learning.training import resume, train
 

@@ -1,4 +1,4 @@
-"""Does it matter what is attended? Remove patches and see what the class becomes."""
+"""Whether attention matters: the class probability as patches are removed."""
 
 from collections.abc import Generator
 from dataclasses import replace
@@ -37,7 +37,7 @@ def faithfulness(
     Parameters
     ----------
     class_name
-        Whose probability to follow; the most likely class if not given.
+        The class whose probability to follow; the most likely one if not given.
     """
     if not model.classes:
         raise NoClassError("This model names no classes: there is nothing to follow.")

@@ -10,6 +10,7 @@ import yaml
 from spt_core.errors import InputError
 from spt_core.hints import Device, Hint, check
 from spt_core.learning.views import ViewSettings
+from spt_core.training.config_file import read_config
 from spt_core.training.options import (
     CheckpointSteps,
     Head,
@@ -26,16 +27,6 @@ SELF_SUPERVISED = ("simclr", "vicreg", "byol")
 SUPERVISED = ("supcon", "classify")
 OBJECTIVES = (*SELF_SUPERVISED, *SUPERVISED)
 MODELS = ("paper", "paper-2", "paper-4", "paper-8", "small", "abmil", "mean", "max")
-
-
-def read_config(path: Path) -> Any:
-    """What a run's folder says it was asked, as plain data."""
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            f"{path.parent} is not a training run: it has no {path.name}."
-        ) from None
 
 
 @dataclass(frozen=True)
@@ -75,7 +66,11 @@ class TrainSettings:
     architecture: dict[str, int] = field(default_factory=dict)
     init: Annotated[
         str | None,
-        Hint("model file whose encoder to start from", label="Start", metavar="MODEL"),
+        Hint(
+            "model file whose encoder to start from",
+            label="Start from",
+            metavar="MODEL",
+        ),
     ] = None
     freeze: Annotated[
         bool,

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from spt_core.learning.cohort import Cohort
 
+# What is looked at of a slide; the names of its statistics begin so.
+MEAN_TOKEN, EMBEDDING = "mean_token", "embedding"
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 1.0)
 MOST_SLIDES = 1000
 MOST_TOKENS = 256  # of each slide
@@ -41,8 +43,8 @@ def training_statistics(
     found = {
         "token_mean": token_mean,
         "token_std": np.sqrt(np.maximum(variance, 0)),
-        **_summary("mean_token", slide_means),
-        **_summary("embedding", embeddings),
+        **_summary(MEAN_TOKEN, slide_means),
+        **_summary(EMBEDDING, embeddings),
     }
     return {
         name: torch.from_numpy(np.asarray(value, np.float32))
@@ -56,7 +58,7 @@ def distance(statistics: Mapping[str, Tensor], which: str, values: Tensor) -> Te
     Parameters
     ----------
     which
-        ``mean_token`` or ``embedding``. Compare with ``statistics[which +
+        ``MEAN_TOKEN`` or ``EMBEDDING``. Compare with ``statistics[which +
         "_quantiles"]``: the training slides' own distances at :data:`QUANTILES`, each
         measured from a fifth of them that were left out.
     """

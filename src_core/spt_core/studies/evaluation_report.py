@@ -9,8 +9,11 @@ from typing import Any
 
 from spt_core._version import __version__
 from spt_core.files import written_whole
+from spt_core.learning.model_card import Calibration
 from spt_core.notice import NOT_FOR_DIAGNOSIS
-from spt_core.studies.evaluation import CALIBRATED, METRICS, OWN, Evaluation
+from spt_core.studies.evaluation import Evaluation
+from spt_core.studies.methods import CALIBRATED, OWN
+from spt_core.studies.scores import METRICS
 
 TITLES = {"accuracy": "mean class accuracy", "f1": "F1", "auc": "AUC"}
 
@@ -61,15 +64,15 @@ def write_evaluation(folder: Path, found: Evaluation, model_name: str) -> None:
         writer.writerows(found.predictions)
 
 
-def calibration_of(found: Evaluation) -> dict[str, Any]:
+def calibration_of(found: Evaluation) -> Calibration:
     """What a model's card holds of its calibration.
 
     No temperature where it did not help on slides that it was not fitted to.
     """
-    return {
-        "temperature": found.temperature if found.calibration_helps else None,
-        "slides": found.slides,
-        "folds": found.folds,
-        "error_before": found.row(OWN).calibration_error,
-        "error_after": found.row(CALIBRATED).calibration_error,
-    }
+    return Calibration(
+        temperature=found.temperature if found.calibration_helps else None,
+        slides=found.slides,
+        folds=found.folds,
+        error_before=found.row(OWN).calibration_error,
+        error_after=found.row(CALIBRATED).calibration_error,
+    )

@@ -3,8 +3,9 @@
 Names are loaded when first asked for: a window knows tokens before it reads any file.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from spt_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from spt_core.tokens.feature_file import (
@@ -42,8 +43,4 @@ __all__ = [
     "write_tokens",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'spt_core.tokens' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazy_names(__name__, _HOMES)

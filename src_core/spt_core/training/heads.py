@@ -1,10 +1,10 @@
-"""What stands between a slide embedding and a loss, in training only."""
+"""What stands between an embedding and a loss, in training only."""
 
 from itertools import pairwise
 
 from torch import nn
 
-from spt_core.learning.slide_encoder import xavier
+from spt_core.training.initial_weights import xavier
 from spt_core.training.options import HEADS
 
 PROJECTED = 128

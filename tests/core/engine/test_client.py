@@ -30,6 +30,7 @@ from spt_core.engine.protocol import (
 from spt_core.sample import write_sample_slide
 from spt_core.tokens import read_tokens
 from tests.core.engine.pipe import analysis, ends_of
+from tests.processes import is_running
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="kills by signals")
 
@@ -127,7 +128,7 @@ def test_from_off_to_a_result_and_off_again(work):
     pid = engine.pid
     engine.close()
     assert engine.state == EngineState.OFF
-    assert not Path(f"/proc/{pid}").exists()
+    assert not is_running(pid)
     assert folders() == before
     assert threading.active_count() == threads
     engine.close()  # twice does no harm
@@ -348,7 +349,7 @@ def test_nothing_is_left_of_a_napari_that_is_killed(work):
         child = int(parent.stdout.readline())
         parent.kill()
     end = time.monotonic() + 20
-    while folders() != before or _is_running(child):
+    while folders() != before or is_running(child):
         assert time.monotonic() < end
         time.sleep(0.1)
 
@@ -368,14 +369,5 @@ def test_the_shared_engine_is_one_and_ends_with_the_program():
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert not _is_running(int(done.stdout))
+    assert not is_running(int(done.stdout))
     assert done.stderr == ""
-
-
-def _is_running(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    status = Path(f"/proc/{pid}/stat")
-    return not status.exists() or ") Z" not in status.read_text()

@@ -7,11 +7,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
 from spt_core.learning.linear_head import fit_linear_head
-from spt_core.learning.monitor import effective_rank, spread
 from spt_core.learning.statistics import QUANTILES, _summary, distance
 from spt_core.training.curve import draw_curves
+from spt_core.training.knn import knn_probabilities, mean_class_accuracy
+from spt_core.training.signals import effective_rank, spread
 
 
 def plain_knn(h_known, y_known, one, classes, k):

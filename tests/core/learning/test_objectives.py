@@ -103,7 +103,7 @@ def test_every_objective_has_the_one_signature(name):
     torch.manual_seed(0)
     encoder = SlideEncoder(8, dim=16, depth=1, heads=2)
     objective = build_objective(name, encoder, classes=3)
-    h = torch.randn(objective.views, 6, 16, requires_grad=True)
+    h = torch.randn(1 if name == "classify" else 2, 6, 16, requires_grad=True)
     labels = torch.arange(6) % 3
     h_target = torch.randn(h.shape) if objective.target is not None else None
     parts = objective(h, labels=labels, h_target=h_target)
