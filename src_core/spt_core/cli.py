@@ -26,6 +26,7 @@ COMMANDS = {
     "evaluate": "how good a model is, in folds that share no patient",
     "predict": "class probabilities for each slide",
     "heatmap": "attention and class map as GeoJSON, OME-TIFF, PNG or a report",
+    "doctor": "a one-minute self-test of this computer, to paste into a bug report",
 }
 
 FAILED = 1
