@@ -28,6 +28,7 @@ COMMANDS = {
     "embed": "write one embedding per slide, for other programs",
     "predict": "predict class probabilities for each slide",
     "heatmap": "write attention and class map as GeoJSON, OME-TIFF, PNG or a report",
+    "doctor": "test this computer in a minute, for a bug report",
 }
 
 FAILED = 1
