@@ -10,6 +10,7 @@ from qtpy.QtCore import QEventLoop, QTimer
 
 from napari_spt.parts.settings import remember
 from napari_spt.parts.viewing import camera
+from spt_core.engine.protocol import Step, Working
 
 TICK = 0.010
 
@@ -83,39 +84,38 @@ class Window:
         self.heart = Heartbeat()
 
     @property
-    def done(self) -> int:
-        shown = self.dock.shown
-        if shown is None or shown.analysis.pace is None:
-            return 0
-        return shown.analysis.pace.done
+    def working(self) -> Working | None:
+        analysis = self.dock.state.analysis
+        return None if analysis is None else analysis.working
 
     @property
-    def doing(self) -> str:
-        pace = self.dock.shown.analysis.pace
-        return "" if pace is None else pace.message
+    def done(self) -> int:
+        working = self.working
+        if working is None or working.progress is None:
+            return 0
+        return working.progress.done
 
     def begin(self) -> None:
         """Analyse, until patches come steadily."""
         before = self.done
-        self.dock.analyse.click()
+        self.dock.run.analyse.click()
         end = time.perf_counter() + 60
         while time.perf_counter() < end and (
-            self.done <= before
-            or "looking" not in self.dock.shown.analysis.pace.message
+            self.done <= before or self.working.step != Step.LOOKING
         ):
             self.rest(0.1)
         self.rest(3)
 
     def stop(self) -> None:
-        self.dock.cancel.click()
-        while self.dock.shown.analysis.is_open:
+        self.dock.run.cancel.click()
+        while self.dock.state.analysis.is_open:
             self.rest(0.1)
 
     def rest(self, seconds: float) -> None:
         live(seconds)
 
     def counted(self, work) -> list[float]:
-        """Patches a second while ``work`` goes on, one number for every two seconds."""
+        """Patches per second while ``work`` goes on, counted every two seconds."""
         marks = [(time.perf_counter(), self.done)]
         timer = QTimer()
         timer.setInterval(2000)
@@ -141,10 +141,10 @@ def main() -> None:
         )
         found["rate_alone"] += window.counted(lambda: window.rest(seconds))
         window.stop()
-    analysis = window.dock.shown.analysis
+    analysis = window.dock.state.analysis
     found |= {
-        "patches": analysis.patches,
-        "state": analysis.state,
+        "patches": analysis.started.patches,
+        "state": analysis.phase,
         "torch": "torch" in sys.modules,
     }
     print(json.dumps(found), flush=True)

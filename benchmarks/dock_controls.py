@@ -31,10 +31,11 @@ def measure(folder: Path) -> None:
     from _figures import Figures
 
     sys.path.insert(0, str(ROOT))
+    from napari_spt.analysis.state import Likeness
     from napari_spt.parts.settings import remember
     from spt_core.insight.similarity import LookAlikes
     from tests.made_slides import write_tiff
-    from tests.plugin.dock_tools import known, open_slide
+    from tests.plugin.dock_tools import known, map_of, open_slide
 
     remember("asked_default_reader", True)
     rng = np.random.default_rng(0)
@@ -55,10 +56,10 @@ def measure(folder: Path) -> None:
     rows, cols = np.divmod(np.arange(PATCHES), SIDE)
     places = np.stack([cols, rows], axis=1) * STEP
     attention = rng.random((4, PATCHES)).astype(np.float32)
-    shown = known(viewer, dock, slide, places, (STEP, STEP), attention=attention)
-    data = shown.maps.find("attention").data.copy()
+    analysis = known(dock, slide, places, (STEP, STEP), folder, attention=attention)
+    data = map_of(dock, "attention").data.copy()
     plain = viewer.add_image(data, name="plain", units=slide.units)
-    controls = dock.controls
+    controls = dock.view
     changes = {
         "opacity": lambda i: controls.opacity.setValue(30 + i),
         "smoothing": lambda i: controls.smoothing.setValue(5 + i),
@@ -76,9 +77,14 @@ def measure(folder: Path) -> None:
         ratio = took / statistics.median(limit)
         figures.add(f"{name} / new data of a plain layer", ratio, "x")
     tokens = rng.normal(size=(PATCHES, 512)).astype(np.float32)
-    shown.look_alikes, shown.likeness_xy = LookAlikes(tokens), places
+    analysis.look_alikes, analysis.look_alikes_xy = LookAlikes(tokens), places
+
+    def show_alike(at: int) -> None:
+        row = analysis.row_at((at, at))
+        dock.state.show_likeness(Likeness(analysis, row))
+
     like = [
-        milliseconds(lambda at=at: dock.display.draw_likeness(shown, (at, at)))
+        milliseconds(lambda at=at: show_alike(at))
         for at in range(200, 200 + 200 * TIMES, 200)
     ]
     figures.add("more like this", statistics.median(like), "ms", goal="< 100")

@@ -41,7 +41,7 @@ def main() -> None:
         photographer = Photographer(viewer, dock, args.screenshot)
         photographer.start()
     QTimer.singleShot(400, lambda: show_whole(viewer, dock))
-    QTimer.singleShot(500, dock.analyse.click)
+    QTimer.singleShot(500, dock.run.analyse.click)
     napari.run()
 
 
@@ -68,8 +68,8 @@ class Photographer:
         self.timer.start()
 
     def look(self) -> None:
-        now, shown = time.monotonic(), self.dock.shown
-        is_over = shown is not None and not shown.analysis.is_open
+        now, analysis = time.monotonic(), self.dock.state.analysis
+        is_over = analysis is not None and not analysis.is_open
         if self.ended is None and (is_over or now - self.began > LONGEST_SECONDS):
             self.ended = now
             show_whole(self.viewer, self.dock)
@@ -79,9 +79,9 @@ class Photographer:
         self.timer.stop()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.viewer.screenshot(str(self.path), canvas_only=False, flash=False)
-        if shown is not None:
-            said = shown.analysis.sentence or self.dock.reading.seen.text()
-            _log.info("The analysis is %s. %s", shown.analysis.state, said)
+        if analysis is not None:
+            said = self.dock.run.trouble.text() or self.dock.answer.seen.text()
+            _log.info("The analysis is %s. %s", analysis.phase, said)
         _log.info("There is no display: the window's picture is in %s", self.path)
         self.dock.shut_down()
         self.viewer.close()

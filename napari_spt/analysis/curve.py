@@ -1,17 +1,17 @@
 """How the answer changes as tissue is taken away, drawn as lines."""
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 from qtpy.QtCore import QPointF, QRectF, QSize
 from qtpy.QtGui import QColor, QPainter, QPen, QPolygonF
 from qtpy.QtWidgets import QSizePolicy, QWidget
 
+from spt_core.insight.results import Faithfulness
+
 CURVES = (
-    ("most", "the most looked at first", (238, 102, 119)),
+    ("most_first", "the most looked at first", (238, 102, 119)),
     ("random", "any, by chance", (150, 150, 150)),
-    ("least", "the least looked at first", (68, 119, 170)),
+    ("least_first", "the least looked at first", (68, 119, 170)),
 )
 
 
@@ -26,10 +26,10 @@ class Curve(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Curve of the answer as tissue is taken away")
 
-    def show_curves(self, arrays: dict[str, Any], class_name: str) -> None:
-        self.removed = np.asarray(arrays["removed"]).tolist()
-        self.curves = {name: np.asarray(arrays[name]).tolist() for name, _, _ in CURVES}
-        self.class_name = class_name
+    def show_curves(self, found: Faithfulness) -> None:
+        self.removed = found.removed.tolist()
+        self.curves = {name: getattr(found, name).tolist() for name, _, _ in CURVES}
+        self.class_name = found.class_name
         self.update()
 
     def sizeHint(self) -> QSize:

@@ -21,58 +21,58 @@ _docks: "WeakSet[AnalysisDock]" = WeakSet()
 
 
 def _dock_of(viewer: ViewerModel) -> "AnalysisDock | None":
-    wanted = _itself(viewer)
-    return next((dock for dock in _docks if _itself(dock.viewer) is wanted), None)
+    wanted = _unwrapped(viewer)
+    return next((dock for dock in _docks if _unwrapped(dock.viewer) is wanted), None)
 
 
-def _itself(viewer: Any) -> Any:
+def _unwrapped(viewer: Any) -> Any:
     """The viewer behind the proxy that napari hands to plugins."""
     return getattr(viewer, "__wrapped__", viewer)
 
 
-def hide_overlays(viewer: ViewerModel) -> Generator[None, None, None]:
-    """Hold to see the slide alone."""
+def hide_maps(viewer: ViewerModel) -> Generator[None, None, None]:
+    """Show the slide alone while the key is held."""
     dock = _dock_of(viewer)
     if dock is None:
         yield
         return
-    dock.hide_overlays()
+    dock.renderer.hide_maps()
     try:
         yield
     finally:
         # Also where the release of the key went to another window.
-        dock.show_again()
+        dock.renderer.show_maps()
 
 
 def next_region(viewer: ViewerModel) -> None:
     """Go to the next region."""
     if (dock := _dock_of(viewer)) is not None:
-        dock.strip.go_on(1)
+        dock.regions.strip.go_on(1)
 
 
 def previous_region(viewer: ViewerModel) -> None:
     """Go to the region before."""
     if (dock := _dock_of(viewer)) is not None:
-        dock.strip.go_on(-1)
+        dock.regions.strip.go_on(-1)
 
 
 _ACTIONS = {
-    HIDE: (hide_overlays, "Slide analysis: press and hold to see the slide alone"),
+    HIDE: (hide_maps, "Slide analysis: press and hold to see the slide alone"),
     NEXT: (next_region, "Slide analysis: go to the next region"),
     PREVIOUS: (previous_region, "Slide analysis: go to the region before"),
 }
 
 
-_is_known = False
+_is_registered = False
 
 
 def register(dock: "AnalysisDock") -> None:
     """Let the keys act on a dock; the user's own keys win over ours."""
-    global _is_known
+    global _is_registered
     _docks.add(dock)
-    if _is_known:
+    if _is_registered:
         return
-    _is_known = True
+    _is_registered = True
     chosen = get_settings().shortcuts.shortcuts
     for name, (command, words) in _ACTIONS.items():
         action_manager.register_action(name, command, words, ViewerModel)

@@ -1,7 +1,6 @@
 """Maps over a slide as napari layers: exact to the patch's edge, refined in place."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +8,8 @@ from napari.layers import Image, Labels, Layer, Shapes
 from napari.utils.colormaps import Colormap, DirectLabelColormap
 from numpy.typing import NDArray
 
-from spt_core.insight.colours import heat_colours
+from napari_spt.analysis.lattice import Lattice
+from spt_core.insight.colours import UNSURE_COLOUR, heat_colours
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
@@ -25,73 +25,10 @@ NAMES = {
     REGION: "Region",
 }
 TISSUE_COLOUR = (0, 153, 136)
+UNSURE = "unsure"
 
 
-@dataclass(frozen=True)
-class Lattice:
-    """Where patches lie on a slide's layer.
-
-    Attributes
-    ----------
-    l0_step_xy
-        Level-0 pixels that a cell covers.
-    l0_size_xy
-        Of the canvas on which cell (0, 0) begins.
-    l0_bounds_xy
-        Where the layer's first pixel lies on the canvas.
-    """
-
-    l0_step_xy: tuple[float, float]
-    l0_size_xy: tuple[int, int]
-    l0_bounds_xy: tuple[int, int] = (0, 0)
-
-    def placing(self, slide: Layer) -> dict[str, Any]:
-        """What puts a layer with one pixel a cell exactly over the slide's pixels.
-
-        napari places the centres of pixels, of the slide's and of ours.
-        """
-        step = np.asarray(self.l0_step_xy[::-1], float)
-        bounds = np.asarray(self.l0_bounds_xy[::-1], float)
-        scale = np.asarray(slide.scale[-2:], float)
-        shift = (step - 1) / 2 - bounds  # in the slide's pixels
-        # The slide may have been turned or moved by hand: follow it.
-        origin, moved = (
-            np.asarray(slide.data_to_world(tuple(place)))[-2:]
-            for place in ((0.0, 0.0), shift)
-        )
-        linear = np.asarray(slide.affine.linear_matrix)[-2:, -2:]
-        offset = np.linalg.solve(linear, moved - origin)
-        placing: dict[str, Any] = {
-            "scale": tuple(scale * step),
-            "translate": tuple(np.asarray(slide.translate[-2:], float) + offset),
-            "rotate": np.asarray(slide.rotate)[-2:, -2:],
-            "shear": np.asarray(slide.shear),
-            "affine": np.asarray(slide.affine.affine_matrix),
-            "units": tuple(slide.units[-2:]),
-        }
-        return placing
-
-    def cell(self, slide: Layer, world_yx: Sequence[float]) -> tuple[int, int]:
-        """The (row, col) of a place in the world; maybe outside of the slide."""
-        l0_x, l0_y = self.l0(slide, world_yx)
-        return int(l0_y // self.l0_step_xy[1]), int(l0_x // self.l0_step_xy[0])
-
-    def l0(self, slide: Layer, world_yx: Sequence[float]) -> tuple[float, float]:
-        """Level-0 (x, y) of a place, counted from the corner of the first pixel."""
-        y, x = np.asarray(slide.world_to_data(tuple(world_yx)))[-2:] + 0.5
-        return float(x) + self.l0_bounds_xy[0], float(y) + self.l0_bounds_xy[1]
-
-    def world(self, slide: Layer, l0_xy: Sequence[float]) -> tuple[float, float]:
-        """The place (y, x) in the world of a level-0 (x, y)."""
-        data = (
-            l0_xy[1] - self.l0_bounds_xy[1] - 0.5,
-            l0_xy[0] - self.l0_bounds_xy[0] - 0.5,
-        )
-        y, x = np.asarray(slide.data_to_world(data))[-2:]
-        return float(y), float(x)
-
-
-class SlideMaps:
+class MapLayers:
     """The layers over one slide. What is there is updated, not added again."""
 
     def __init__(self, viewer: "Viewer", slide: Layer, key: str) -> None:
@@ -148,23 +85,26 @@ class SlideMaps:
     def show_labels(
         self,
         kind: str,
-        labels: NDArray[np.integer],
+        labels: NDArray[np.floating],
         lattice: Lattice,
         names: Sequence[str],
         colours: Sequence[Sequence[int]],
         *,
         opacity: float,
+        has_unsure: bool = False,
     ) -> Labels:
-        """Named classes, 1 for the first; 0 is clear."""
-        labels = np.asarray(labels, np.uint8)
+        """Named classes by their numbers; see :func:`napari_labels`."""
+        drawn = napari_labels(labels, len(names))
+        if has_unsure:
+            names, colours = [*names, UNSURE], [*colours, UNSURE_COLOUR]
         colormap = label_colours(colours)
         features = {
             "index": np.arange(len(names) + 1),
             "name": ["", *names],
         }
         layer = self.find(kind)
-        if layer is not None and layer.data.shape == labels.shape:
-            layer.data = labels
+        if layer is not None and layer.data.shape == drawn.shape:
+            layer.data = drawn
             layer.features = features
             if list(layer.metadata["spt"].get("names", ())) != list(names):
                 layer.colormap = colormap
@@ -172,7 +112,7 @@ class SlideMaps:
         else:
             self.remove(kind)
             layer = Labels(
-                labels,
+                drawn,
                 colormap=colormap,
                 features=features,
                 opacity=opacity,
@@ -236,6 +176,16 @@ class SlideMaps:
             have = have.affine_matrix if name == "affine" else have
             if not np.allclose(have, value):
                 setattr(layer, name, value)
+
+
+def napari_labels(labels: NDArray[np.floating], classes: int) -> NDArray[np.uint8]:
+    """Class numbers from 0, below 0 where unsure and NaN where nothing is, for napari.
+
+    There 0 is clear, so the classes count from 1, and unsure comes after the last.
+    """
+    numbers = np.nan_to_num(labels, nan=0)
+    drawn = np.where(numbers < 0, classes + 1, numbers + 1)
+    return np.where(np.isnan(labels), 0, drawn).astype(np.uint8)
 
 
 def label_colours(colours: Sequence[Sequence[int]]) -> DirectLabelColormap:

@@ -1,6 +1,6 @@
 """The question for a slide's pixel size, asked in place."""
 
-from qtpy.QtCore import Signal
+from qtpy.QtCore import QSignalBlocker, Signal
 from qtpy.QtWidgets import (
     QDoubleSpinBox,
     QFrame,
@@ -14,9 +14,12 @@ USUAL = {"10×": 1.0, "20×": 0.5, "40×": 0.25}
 
 
 class PixelSizeQuestion(QFrame):
-    """Asks how large a pixel is, and says what follows from the answer."""
+    """Asks how large a pixel is, and says what follows from the answer.
 
-    changed = Signal()
+    ``answered`` gives the slide's key and the answer; None takes it back.
+    """
+
+    answered = Signal(str, object)
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +34,7 @@ class PixelSizeQuestion(QFrame):
         self.value.setRange(0.0, 20.0)
         self.value.setSpecialValueText("choose")
         self.value.setSingleStep(0.05)
-        self.value.setSuffix(" µm a pixel")
+        self.value.setSuffix(" µm per pixel")
         self.value.setAccessibleName("Pixel size in micrometres")
         self.buttons = {}
         row = QGridLayout()
@@ -51,27 +54,26 @@ class PixelSizeQuestion(QFrame):
         box.addWidget(self.words)
         box.addLayout(row)
         box.addWidget(self.ruler)
-        self._asked_of = ""
+        self._key = ""
         self._size: tuple[int, int] = (0, 0)
-        self.value.valueChanged.connect(self._answered)
+        self.value.valueChanged.connect(self._on_value)
 
     @property
     def um(self) -> float | None:
         """The answer; None as long as there is none."""
         return self.value.value() or None
 
-    def ask(self, key: str, l0_size_xy: tuple[int, int]) -> None:
-        """Ask of the slide known by ``key``."""
-        self._size = l0_size_xy
-        if key != self._asked_of:
-            self._asked_of = key
-            self.value.setValue(0.0)
+    def ask(self, key: str, l0_size_xy: tuple[int, int], answer: float | None) -> None:
+        """Ask about the slide known by ``key``; ``answer`` is what was said before."""
+        self._key, self._size = key, l0_size_xy
+        if self.um != answer:
+            with QSignalBlocker(self.value):
+                self.value.setValue(answer or 0.0)
         self._explain()
-        self.show()
 
-    def _answered(self) -> None:
+    def _on_value(self) -> None:
         self._explain()
-        self.changed.emit()
+        self.answered.emit(self._key, self.um)
 
     def _explain(self) -> None:
         self.ruler.setVisible(self.um is not None)

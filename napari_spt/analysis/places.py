@@ -1,40 +1,47 @@
-"""Places worth a look, with what is said under their pictures."""
+"""Places of a slide worth a look, with what is said under their pictures."""
 
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
-
-from napari_spt.analysis.display import Shown
-from napari_spt.analysis.regions import Place
-from napari_spt.analysis.view_controls import TIMES, ViewSettings
+from napari_spt.analysis.map_settings import TIMES, MapSettings
+from spt_core.insight.results import Prediction
+from spt_core.insight.tissue_map import TissueMap
 
 # Places like no others that are shown.
 MOST_ODD = 12
 
 
-def top_places(shown: Shown, settings: ViewSettings) -> list[Place]:
-    """Places worth a look, with their captions."""
+@dataclass(frozen=True)
+class Place:
+    """One region: where, why, and what is said under its picture."""
+
+    l0_xy: tuple[int, int]
+    kind: str
+    caption: str
+
+
+def top_places(prediction: Prediction, view: MapSettings) -> list[Place]:
+    """Where the model looked most, with others to compare."""
     from spt_core.insight.maps import attention_values
     from spt_core.insight.regions import choose_regions
 
-    reading = shown.analysis.reading
-    if reading is None or not len(reading.attention) or not len(reading.l0_xy):
+    if not len(prediction.attention) or not len(prediction):
         return []
-    head = settings.head if settings.head < len(reading.attention) else -1
-    times = attention_values(reading.attention, head=head, unit=TIMES)
+    head = view.head_of(len(prediction.attention))
+    times = attention_values(prediction.attention, head=head, unit=TIMES)
+    xy = prediction.xy
     return [
         Place(
-            (int(reading.l0_xy[one.row][0]), int(reading.l0_xy[one.row][1])),
+            (int(xy[one.row][0]), int(xy[one.row][1])),
             one.kind,
             f"{times[one.row]:.1f} ×",
         )
-        for one in choose_regions(reading.g_rc, times)
+        for one in choose_regions(prediction.p, times)
     ]
 
 
-def odd_places(kinds: dict[str, Any]) -> list[Place]:
+def odd_places(found: TissueMap) -> list[Place]:
     """Places like no others on a slide, the strangest first."""
-    rows = np.asarray(kinds["outliers"], np.int64)[:MOST_ODD]
     return [
-        Place((int(x), int(y)), "odd", "like no other") for x, y in kinds["l0_xy"][rows]
+        Place((int(x), int(y)), "odd", "like no other")
+        for x, y in found.xy[found.outliers[:MOST_ODD]]
     ]

@@ -1,205 +1,217 @@
-"""One analysis of one slide: messages of the engine in, what is known out. No Qt."""
+"""What the analysis dock knows, and the signals by which it tells of changes. No Qt."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-from numpy.typing import NDArray
+from psygnal import Signal
 
-from napari_spt.slides.slide_source import SlideSource
+from napari_spt.analysis.map_settings import MapSettings
+from napari_spt.analysis.slide_analysis import Analysis, Change
+from napari_spt.slides.slide_source import SlideSource, key_of, slide_source
+from spt_core.engine.cache import ROOM_GB
+from spt_core.engine.protocol import Ready, Reply
+from spt_core.hints import Hint
+from spt_core.insight.results import Prediction
 
-WAITING, RUNNING, DONE = "waiting", "running", "done"
-CANCELLED, FAILED = "cancelled", "failed"
-
-
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """What the model says so far.
-
-    Attributes
-    ----------
-    l0_xy, g_rc : (n, 2)
-    attention : (heads, n)
-    """
-
-    seen: float
-    patches: int
-    total: int
-    classes: tuple[str, ...]
-    probabilities: NDArray[np.float64] | None
-    verdict: str
-    sentences: tuple[str, ...]
-    l0_xy: NDArray[np.int64]
-    g_rc: NDArray[np.int64]
-    attention: NDArray[np.float32]
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def top(self) -> int | None:
-        if self.probabilities is None or not len(self.probabilities):
-            return None
-        return int(np.argmax(self.probabilities))
-
-
-@dataclass(frozen=True, eq=False)
-class ClassReading:
-    """What the model says of each place: probabilities (n, k), unsure (n,)."""
-
-    classes: tuple[str, ...]
-    l0_xy: NDArray[np.int64]
-    probabilities: NDArray[np.float32]
-    unsure: NDArray[np.bool_]
-
-    @property
-    def labels(self) -> NDArray[np.int64]:
-        """1 for the first class and so on, one more than the last where unsure."""
-        filled = np.nan_to_num(self.probabilities, nan=-1.0)
-        labels = filled.argmax(axis=1) + 1
-        return np.where(self.unsure, len(self.classes) + 1, labels)
+if TYPE_CHECKING:
+    from napari.layers import Layer
 
 
 @dataclass(frozen=True)
-class Pace:
-    """How far the work is."""
+class Options:
+    """How slides are analysed; None takes what is best here.
 
-    done: int
-    total: int
-    rate: float | None = None
-    seconds_left: float | None = None
-    message: str = ""
+    Attributes
+    ----------
+    slide_mpp
+        Micrometres per pixel of slides that do not say it themselves.
+    """
 
-
-@dataclass(eq=False)
-class Analysis:
-    """What is known of one analysis; ``take`` brings it up to date."""
-
-    slide: SlideSource
-    model: Path | None
-    slide_mpp: float | None = None
+    encoder: str | None = None
     device: str | None = None
-    request: int | None = None
-    state: str = WAITING
-    patches: int = 0
-    l0_step_xy: tuple[int, int] | None = None
-    tissue: NDArray[np.bool_] | None = None
-    l0_tissue_scale: tuple[float, float] = (1.0, 1.0)
-    pace: Pace | None = None
-    reading: Reading | None = None
-    class_reading: ClassReading | None = None
-    notes: list[str] = field(default_factory=list)
-    kind: str = ""
-    sentence: str = ""
-    features: Path | None = None
-    reused: bool = False
-    model_name: str = ""
+    batch_size: int | None = None
+    stain: str | None = None
+    slide_mpp: float | None = None
+    room_gb: Annotated[
+        int,
+        Hint(
+            "what was not used for longest goes first",
+            label="Keep at most",
+            minimum=1,
+            maximum=1000,
+            unit="GB",
+        ),
+    ] = ROOM_GB
 
-    def asks_the_same(self, other: "Analysis") -> bool:
-        """Whether another analysis is of the same slide, by the same model."""
-        return (self.slide.path, self.model, self.slide_mpp) == (
-            other.slide.path,
-            other.model,
-            other.slide_mpp,
+
+@dataclass(frozen=True, eq=False)
+class Likeness:
+    """A patch of an analysis that all others are compared with."""
+
+    analysis: Analysis
+    row: int
+
+
+class AnalysisState:
+    """What the panels of one dock show; every change is told by a signal."""
+
+    slides_changed = Signal()
+    slide_chosen = Signal()
+    model_changed = Signal()
+    options_changed = Signal()
+    view_changed = Signal()
+    preparing_changed = Signal()
+    engine_changed = Signal()
+    cache_changed = Signal()
+    comparison_changed = Signal()
+    likeness_changed = Signal(object, object)  # the one before, and the one now
+    analysis_changed = Signal(Analysis, Change)
+
+    def __init__(
+        self, *, view: MapSettings | None = None, options: Options | None = None
+    ) -> None:
+        self.layers: tuple[Layer, ...] = ()
+        self.layer: Layer | None = None
+        self.analyses: dict[str, Analysis] = {}
+        self.model: Path | None = None
+        self.model_name = ""
+        self.view = view or MapSettings()
+        self.options = options or Options()
+        self.stated_mpp: dict[str, float] = {}  # the user's answers, by slide
+        self.is_preparing = False
+        self.engine: Ready | None = None
+        self.cache_bytes: int | None = None
+        self.comparison: Prediction | None = None
+        self.likeness: Likeness | None = None
+
+    # Which slide
+
+    @property
+    def source(self) -> SlideSource | None:
+        """The chosen slide."""
+        return slide_source(self.layer)
+
+    @property
+    def analysis(self) -> Analysis | None:
+        """The analysis of the chosen slide, if there is one."""
+        return None if self.layer is None else self.analyses.get(key_of(self.layer))
+
+    def set_layers(self, layers: tuple["Layer", ...]) -> None:
+        """Which layers are slides; the chosen one stays chosen where it is there."""
+        self.layers = layers
+        self.slides_changed.emit()
+        if self.layer not in layers:
+            self.choose(layers[-1] if layers else None)
+
+    def choose(self, layer: "Layer | None") -> None:
+        if layer is self.layer:
+            return
+        self.layer = layer
+        if self.source is not None and self.source.mpp_xy is not None:
+            # What was said of other slides is not said of the next one.
+            self.set_options(slide_mpp=None)
+        self.slide_chosen.emit()
+
+    @property
+    def asks_pixel_size(self) -> bool:
+        """Whether the user has to say how large the chosen slide's pixels are."""
+        source = self.source
+        return (
+            source is not None
+            and source.mpp_xy is None
+            and self.options.slide_mpp is None
         )
 
-    def take_over(self, before: "Analysis") -> None:
-        """Know what an analysis before this one found."""
-        self.patches, self.l0_step_xy = before.patches, before.l0_step_xy
-        self.reading, self.class_reading = before.reading, before.class_reading
-        self.tissue, self.l0_tissue_scale = before.tissue, before.l0_tissue_scale
-        self.features = before.features
-
     @property
-    def is_open(self) -> bool:
-        return self.state in (WAITING, RUNNING)
+    def slide_mpp(self) -> float | None:
+        """The user's word on the chosen slide's pixel size; the file's comes first."""
+        if self.layer is None or self.source is None or self.source.mpp_xy is not None:
+            return None
+        return self.options.slide_mpp or self.stated_mpp.get(key_of(self.layer))
 
-    @property
-    def um_pixel_xy(self) -> tuple[float, float] | None:
-        """Micrometres a level-0 pixel, as the file or its user said."""
-        if self.slide.mpp_xy is None and self.slide_mpp is not None:
-            return self.slide_mpp, self.slide_mpp
-        return self.slide.mpp_xy
+    def state_mpp(self, key: str, mpp: float | None) -> None:
+        """The user says how large the pixels of a slide are."""
+        if mpp is None:
+            self.stated_mpp.pop(key, None)
+        else:
+            self.stated_mpp[key] = mpp
+        self.options_changed.emit()
 
-    def take(
-        self, event: str, facts: dict[str, Any], arrays: dict[str, NDArray]
-    ) -> None:
-        """Learn from one message."""
-        if self.state == WAITING and event not in (CANCELLED, FAILED):
-            self.state = RUNNING
-        if event == "started":
-            self._start(facts, arrays)
-        elif event == "progress":
-            self.pace = Pace(
-                int(facts.get("done") or 0),
-                int(facts.get("total") or 0),
-                facts.get("rate"),
-                facts.get("seconds_left"),
-                facts.get("message") or "",
-            )
-        elif event == "prediction":
-            self.reading = _reading(facts, arrays, self.patches)
-        elif event == "class_map":
-            self.class_reading = _class_reading(facts, arrays)
-        elif event == "note":
-            self.notes.append(str(facts.get("sentence", "")))
-        elif event == "done":
-            self._finish(facts, arrays)
-        elif event in (CANCELLED, FAILED):
-            self.state = event
-            self.kind = str(facts.get("kind", ""))
-            self.sentence = str(facts.get("sentence", ""))
-            self._see_tissue(facts, arrays)
+    # How to analyse, and how to show
 
-    def _start(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
-        self.patches = int(facts.get("patches") or 0)
-        step = facts.get("patch_l0")
-        if step:
-            self.l0_step_xy = (int(step[0]), int(step[1]))
-        self._see_tissue(facts, arrays)
+    def choose_model(self, model: Path | None, name: str) -> None:
+        self.model, self.model_name = model, name
+        self.model_changed.emit()
 
-    def _see_tissue(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
-        mask = arrays.get("mask")
-        if mask is None or mask.ndim != 2:
-            return
-        self.tissue = np.asarray(mask, bool)
-        width, height = self.slide.l0_size_xy
-        self.l0_tissue_scale = (width / mask.shape[1], height / mask.shape[0])
+    def set_options(self, **values: Any) -> None:
+        options = replace(self.options, **values)
+        if options != self.options:
+            self.options = options
+            self.options_changed.emit()
 
-    def _finish(self, facts: dict[str, Any], arrays: dict[str, NDArray]) -> None:
-        self.state = DONE
-        if "attention" in arrays:
-            self.reading = _reading(facts, arrays, self.patches)
-        if facts.get("features"):
-            self.features = Path(facts["features"])
-        self.reused = bool(facts.get("reused"))
+    def set_view(self, **values: Any) -> None:
+        view = replace(self.view, **values)
+        if view != self.view:
+            self.view = view
+            self.view_changed.emit()
 
+    # What comes of it
 
-def _reading(facts: dict[str, Any], arrays: dict[str, NDArray], total: int) -> Reading:
-    shares = facts.get("probabilities")
-    l0_xy = np.asarray(arrays["l0_xy"], np.int64)
-    return Reading(
-        seen=float(facts.get("seen") or 0.0),
-        patches=int(facts.get("patches") or len(l0_xy)),
-        total=int(facts.get("total") or total or len(l0_xy)),
-        classes=tuple(facts.get("classes") or ()),
-        probabilities=None if shares is None else np.asarray(shares, np.float64),
-        verdict=str(facts.get("verdict", "")),
-        sentences=tuple(facts.get("sentences") or ()),
-        l0_xy=l0_xy,
-        g_rc=np.asarray(arrays["g_rc"], np.int64),
-        attention=np.asarray(arrays["attention"], np.float32),
-        facts=dict(facts),
-    )
+    def set_preparing(self, is_preparing: bool) -> None:
+        self.is_preparing = is_preparing
+        self.preparing_changed.emit()
 
+    def set_engine(self, ready: Ready | None) -> None:
+        if ready is not None and ready is not self.engine:
+            self.engine = ready
+            self.engine_changed.emit()
 
-def _class_reading(facts: dict[str, Any], arrays: dict[str, NDArray]) -> ClassReading:
-    shares = np.asarray(arrays["probabilities"], np.float32)
-    unsure = arrays.get("unsure")
-    if unsure is None:
-        unsure = ~np.isfinite(shares).all(axis=1)
-    return ClassReading(
-        tuple(facts.get("classes") or ()),
-        np.asarray(arrays["l0_xy"], np.int64),
-        shares,
-        np.asarray(unsure, bool),
-    )
+    def set_cache_bytes(self, size: int) -> None:
+        self.cache_bytes = size
+        self.cache_changed.emit()
+
+    def begin(self, analysis: Analysis) -> None:
+        """A slide is analysed, in place of what was known of it."""
+        self.analyses[analysis.key] = analysis
+        self.analysis_changed.emit(analysis, Change.BEGUN)
+
+    def is_known(self, analysis: Analysis) -> bool:
+        """Whether an analysis is still the one of its slide."""
+        return any(one is analysis for one in self.analyses.values())
+
+    def apply(self, analysis: Analysis, reply: Reply) -> None:
+        change = analysis.apply(reply)
+        if change is not None and self.is_known(analysis):
+            self.analysis_changed.emit(analysis, change)
+
+    def tell(self, analysis: Analysis, change: Change) -> None:
+        """Something of an analysis was changed in place."""
+        if self.is_known(analysis):
+            self.analysis_changed.emit(analysis, change)
+
+    def forget(self, layer: "Layer") -> list[Analysis]:
+        """A layer is gone, and what was known of it."""
+        gone = [one for one in self.analyses.values() if one.layer is layer]
+        for analysis in gone:
+            self.analyses = {
+                key: one for key, one in self.analyses.items() if one is not analysis
+            }
+            self.analysis_changed.emit(analysis, Change.FORGOTTEN)
+        return gone
+
+    def compare(self, prediction: Prediction | None) -> None:
+        """Show another answer beside the slide's own, or none."""
+        self.comparison = prediction
+        self.comparison_changed.emit()
+
+    def show_likeness(self, likeness: Likeness | None) -> None:
+        before, self.likeness = self.likeness, likeness
+        if likeness is not before:
+            self.likeness_changed.emit(before, likeness)
+
+    def disconnect_all(self) -> None:
+        """Nobody is told of anything any more."""
+        for name, value in vars(type(self)).items():
+            if isinstance(value, Signal):
+                getattr(self, name).disconnect()

@@ -8,7 +8,7 @@ import numpy as np
 from napari.layers import Layer
 from numpy.typing import NDArray
 
-from napari_spt.analysis.layers import Lattice
+from napari_spt.analysis.lattice import Lattice
 
 _PLAIN = "_spt_plain_status"
 
@@ -27,7 +27,7 @@ class HoverTable:
 
     slide: Layer
     lattice: Lattice
-    um_pixel_xy: tuple[float, float] | None
+    mpp_xy: tuple[float, float] | None
     times: NDArray[np.float32] | None = None
     shares: NDArray[np.float32] | None = None
     classes: tuple[str, ...] = ()
@@ -52,9 +52,9 @@ class HoverTable:
 
     def _place(self, world_yx: Sequence[float]) -> str:
         x, y = self.lattice.l0(self.slide, world_yx)
-        if self.um_pixel_xy is None:
+        if self.mpp_xy is None:
             return f"at x {x:.0f}, y {y:.0f} pixels"
-        um_x, um_y = self.um_pixel_xy
+        um_x, um_y = self.mpp_xy
         return f"at x {x * um_x / 1000:.2f}, y {y * um_y / 1000:.2f} mm"
 
 
@@ -64,8 +64,12 @@ def _at(values: NDArray | None, row: int, col: int) -> Any:
     return values[row, col]
 
 
-def tell_by(layer: Layer, table: Callable[[], HoverTable | None]) -> None:
-    """Let a layer's status be ours. napari offers no other way for images."""
+def show_hover(layer: Layer, table: Callable[[], HoverTable | None]) -> None:
+    """Let the status bar say what is known of the place under the mouse.
+
+    A patch for napari 0.7 to 0.9 and later: its image layers have no ``features``, the
+    only content of the status bar that plugins may add to.
+    """
     if not hasattr(layer, _PLAIN):
         setattr(layer, _PLAIN, layer.get_status)
     plain = getattr(layer, _PLAIN)
@@ -88,8 +92,8 @@ def tell_by(layer: Layer, table: Callable[[], HoverTable | None]) -> None:
     layer.get_status = status
 
 
-def tell_plainly(layer: Layer) -> None:
-    """Let a layer tell its status as napari does."""
+def restore_status(layer: Layer) -> None:
+    """Give a layer napari's own status back."""
     if hasattr(layer, _PLAIN):
         del layer.get_status
         delattr(layer, _PLAIN)

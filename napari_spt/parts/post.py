@@ -2,21 +2,20 @@
 
 from collections.abc import Callable
 from threading import Thread
-from typing import Any
 
 from qtpy.QtCore import QObject, QTimer
 from qtpy.QtWidgets import QApplication
 
-from napari_spt.parts.engine import Message, close_shared_engine, shared_engine
+from spt_core.engine.client import Received, close_shared_engine, shared_engine
+from spt_core.engine.protocol import END_TYPES, Ready, Reply, Request, Working
 
 POLL_MS = 500
-ENDS = ("done", "cancelled", "failed")
 
-Callback = Callable[[Message], None]
+Callback = Callable[[Reply], None]
 
 
 class Post(QObject):
-    """Hands the engine's messages to those who asked, in the window's thread."""
+    """Hands the engine's replies to those who asked, in the window's thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,9 +30,9 @@ class Post(QObject):
             application.aboutToQuit.connect(self.close)
 
     @property
-    def about(self) -> dict[str, Any]:
+    def ready(self) -> Ready | None:
         """What the engine runs on, once it is ready."""
-        return shared_engine().about
+        return shared_engine().ready
 
     def enter(self, user: int) -> None:
         """A dock opens: start the engine, whose imports take seconds."""
@@ -41,11 +40,11 @@ class Post(QObject):
         shared_engine().start()
 
     def leave(self, user: int) -> None:
-        """A dock closes; after the last one the engine ends, beside the window."""
+        """A dock closes; after the last one the engine ends, in a thread."""
         if user not in self.users:
             return
         self.users.discard(user)
-        # Its widgets may be gone already: nothing is told to them any more.
+        # Its widgets may be gone already: nothing is sent to them any more.
         for request in [r for r, owner in self._owners.items() if owner == user]:
             self.cancel(request)
             self._end(request)
@@ -53,41 +52,43 @@ class Post(QObject):
             self.timer.stop()
             Thread(target=close_shared_engine, name="napari-spt closing").start()
 
-    def ask(self, do: str, callback: Callback, *, user: int, **facts: Any) -> int:
-        """Send a request of a dock; ``callback`` hears all that comes of it."""
-        request = shared_engine().submit(do, **facts)
-        self.waiting[request] = callback
-        self._owners[request] = user
+    def ask(self, request: Request, callback: Callback, *, user: int) -> int:
+        """Send a request of a dock; ``callback`` gets every reply to it."""
+        number = shared_engine().submit(request)
+        self.waiting[number] = callback
+        self._owners[number] = user
         self.timer.start()
-        return request
+        return number
 
-    def cancel(self, request: int) -> None:
-        if request in self.waiting:
-            shared_engine().cancel(request)
+    def cancel(self, number: int) -> None:
+        if number in self.waiting:
+            shared_engine().cancel(number)
 
-    def look_here(self, request: int, l0_xy: list[float] | None) -> None:
+    def look_here(self, number: int, l0_xy: tuple[float, float] | None) -> None:
         """Let an analysis that runs go on around what is on the screen."""
-        if request in self.waiting:
-            place = None if l0_xy is None else (l0_xy[0], l0_xy[1])
-            shared_engine().look_here(request, place)
+        if number in self.waiting:
+            shared_engine().look_here(number, l0_xy)
 
-    def forget(self, request: int | None) -> None:
+    def forget(self, number: int | None) -> None:
         """End a request whose answer nobody waits for any more."""
-        if request is not None and request in self.waiting:
-            shared_engine().cancel(request)
-            self.waiting[request] = lambda _: None
+        if number is not None and number in self.waiting:
+            shared_engine().cancel(number)
+            self.waiting[number] = lambda _: None
 
     def deliver(self) -> None:
         errors = []
-        for message in _without_old_news(shared_engine().poll()):
-            callback = self.waiting.get(message.request)
-            if message.event in ENDS:
-                self._end(message.request)
+        for received in _latest_progress(shared_engine().poll()):
+            number, reply = received.request, received.message
+            if number is None:
+                continue
+            callback = self.waiting.get(number)
+            if isinstance(reply, END_TYPES):
+                self._end(number)
             if callback is None:
                 continue
             try:
-                callback(message)
-            # Whatever it is, those that come after it are told too.
+                callback(reply)
+            # Whatever it is, the replies after it are delivered too.
             except Exception as error:  # noqa: BLE001
                 errors.append(error)
         if not self.waiting:
@@ -95,9 +96,9 @@ class Post(QObject):
         if errors:
             raise errors[0]
 
-    def _end(self, request: int) -> None:
-        self.waiting.pop(request, None)
-        self._owners.pop(request, None)
+    def _end(self, number: int) -> None:
+        self.waiting.pop(number, None)
+        self._owners.pop(number, None)
 
     def close(self) -> None:
         self.timer.stop()
@@ -106,14 +107,13 @@ class Post(QObject):
         close_shared_engine()
 
 
-def _without_old_news(messages: list[Message]) -> list[Message]:
-    """What somebody asked for; of each request's progress the last alone."""
-    last = {m.request: m for m in messages if m.event == "progress"}
+def _latest_progress(received: list[Received]) -> list[Received]:
+    """Of each request's progress the last alone: the others are old news."""
+    last = {one.request: one for one in received if isinstance(one.message, Working)}
     return [
-        message
-        for message in messages
-        if message.request is not None
-        and (message.event != "progress" or message is last[message.request])
+        one
+        for one in received
+        if not isinstance(one.message, Working) or one is last[one.request]
     ]
 
 

@@ -46,6 +46,9 @@ class Section(QWidget):
 class Folded(QWidget):
     """A part that opens with a click; closed at first."""
 
+    # Not superqt's QCollapsible: what it folds stays in the order of the tab key, its
+    # button shows no focus, and it cuts wrapped text off at the size hint's height.
+
     def __init__(self, title: str, content: QWidget) -> None:
         super().__init__()
         self.button = QToolButton()

@@ -1,5 +1,6 @@
 """The one place that knows devices: choosing one, precision, copies, lack of memory."""
 
+import errno
 import gc
 import logging
 import os
@@ -25,10 +26,13 @@ MPS_ARRAY_BYTES = 2**32
 # A GPU of at least this compute capability is faster in float16; of those before, only
 # 6.0 is.
 _FAST_FLOAT16 = (7, 0)
-# Training gains from one more thread for every so many weights. With fewer weights the
-# threads wait for one another, and wait long where other programs run as well
+# Training gains from one more thread for every so many weights; with fewer, threads
+# mostly wait for one another. Where they spin while they wait, as they do unless told
+# otherwise, they take the time of the thread that is waited for: beside other programs
+# two threads were two to six times slower than one. Where they sleep, they were not
 # (benchmarks/training_threads.py).
-_WEIGHTS_PER_THREAD = 2_000_000
+_WEIGHTS_PER_SLEEPING_THREAD = 250_000
+_WEIGHTS_PER_SPINNING_THREAD = 2_000_000
 _lowered_from: list[int] = []  # torch's threads before training took fewer
 
 
@@ -215,10 +219,32 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an error, of whichever kind, comes of too little memory."""
+    if is_out_of_memory(error):
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    # Python's own: there was no room for the error, or for a thread's stack.
+    text = str(error)
+    if isinstance(error, SystemError):
+        return "without setting an exception" in text or "without exception set" in text
+    return isinstance(error, RuntimeError) and "start new thread" in text
+
+
 def with_back_off(
-    work: Callable[[int], Result], size: int, *, smallest: int = 1
+    work: Callable[[int], Result],
+    size: int,
+    *,
+    smallest: int = 1,
+    on_smaller: Callable[[], None] | None = None,
 ) -> tuple[Result, int]:
     """Do ``work(size)``, halving ``size`` as long as memory does not suffice.
+
+    Parameters
+    ----------
+    on_smaller
+        Called each time before a smaller size is tried.
 
     Returns
     -------
@@ -231,6 +257,8 @@ def with_back_off(
             if not is_out_of_memory(error) or size <= smallest:
                 raise
             log.info("Out of memory at size %d.", size)
+        if on_smaller is not None:
+            on_smaller()
         # Outside of the handler: the traceback held the failed attempt's memory.
         size = max(smallest, size // 2)
         free_memory()
@@ -289,7 +317,9 @@ def training_threads(weights: int) -> int:
 
     Never more than torch has now, so that whoever chose a number keeps it.
     """
-    return max(1, min(torch.get_num_threads(), weights // _WEIGHTS_PER_THREAD))
+    sleeping = os.environ.get("OMP_WAIT_POLICY", "").upper() == "PASSIVE"
+    each = _WEIGHTS_PER_SLEEPING_THREAD if sleeping else _WEIGHTS_PER_SPINNING_THREAD
+    return max(1, min(torch.get_num_threads(), weights // each))
 
 
 @contextmanager

@@ -5,8 +5,9 @@ result. A command prints them, a widget shows them, a test reads them; closing t
 generator cancels the work.
 """
 
-from collections.abc import Callable, Generator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -28,11 +29,28 @@ class Progress:
         return (self.total - self.done) / self.rate
 
 
+class NoticeKind(StrEnum):
+    """What the user should know, which stops nothing."""
+
+    SMALLER_BATCHES = "smaller batches"  # memory ran short
+    UPSAMPLED = "upsampled"  # values: slide_mpp, target_mpp
+    UNREADABLE_PARTS = "unreadable parts"  # values: patches
+    OF_ENCODING = "of encoding"  # reason: the core's own sentence
+
+
 @dataclass(frozen=True)
 class Note:
-    """A sentence the user should read, which stops nothing."""
+    """A sentence the user should read, which stops nothing.
+
+    Attributes
+    ----------
+    kind, values
+        The same as plain facts, for whoever makes sentences of their own.
+    """
 
     message: str
+    kind: NoticeKind | None = None
+    values: Mapping[str, float] = field(default_factory=dict)
 
 
 def finish(

@@ -20,7 +20,7 @@ from spt_core.errors import InputError
 from spt_core.events import Progress
 from spt_core.sample import (
     TUMOURS,
-    Tissue,
+    TissueClass,
     sample_slide,
     truth_paths,
     write_sample_slide,
@@ -33,20 +33,14 @@ from tests.events import run_through
 from tests.processes import resident_bytes
 
 
-def finish(events):
-    """The result of long work, and the events on the way."""
-    seen, result = run_through(events)
-    return result, seen
-
-
 @pytest.fixture(scope="module")
 def slide_path(tmp_path_factory) -> Path:
     # Not a multiple of anything, so that every kind of edge is there.
     path = tmp_path_factory.mktemp("sample") / "one.tif"
     size = (4500, 4097)
-    return finish(
+    return run_through(
         write_sample_slide(path, kind="large-cell", size=size, seed=3, workers=1)
-    )[0]
+    )[1]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +79,9 @@ def test_each_level_is_the_one_below_halved(slide_path):
 def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(tmp_path, slide_path):
     again = tmp_path / "again.tif"
     size = (4500, 4097)
-    finish(write_sample_slide(again, kind="large-cell", size=size, seed=3, workers=2))
+    run_through(
+        write_sample_slide(again, kind="large-cell", size=size, seed=3, workers=2)
+    )
     assert _digest(again) == _digest(slide_path)
     for ours, first in zip(truth_paths(again), truth_paths(slide_path), strict=True):
         if ours.suffix == ".png":
@@ -140,11 +136,11 @@ def test_nuclei_are_denser_in_tumour_than_in_stroma(slide_path, mask):
     # Red light is what hematoxylin takes and eosin leaves.
     nucleus = rgb[..., 0] < 0.72 * np.quantile(rgb[..., 0], 0.95)
     share = {}
-    for tissue in (Tissue.LARGE_CELL, Tissue.STROMA):
+    for tissue in (TissueClass.LARGE_CELL, TissueClass.STROMA):
         inside = ndimage.binary_erosion(mask == tissue, iterations=2)
         where = np.kron(inside, np.ones((SCALE, SCALE), bool))[:4097, :4500]
         share[tissue] = nucleus[where].mean()
-    assert share[Tissue.LARGE_CELL] > 2 * share[Tissue.STROMA]
+    assert share[TissueClass.LARGE_CELL] > 2 * share[TissueClass.STROMA]
 
 
 @pytest.mark.parametrize("kind", TUMOURS)
@@ -159,7 +155,7 @@ def test_tumour_is_a_minority_and_of_one_kind(kind):
 def test_the_plan_without_its_tumour_does_not_depend_on_the_kind():
     plans = [plan(spec(5, kind)).classes for kind in TUMOURS]
     for kind, classes in zip(TUMOURS, plans, strict=True):
-        classes[classes == TUMOURS[kind]] = Tissue.GLANDULAR
+        classes[classes == TUMOURS[kind]] = TissueClass.GLANDULAR
     assert (plans[0] == plans[1]).all()
     assert (plans[0] == plans[2]).all()
 
@@ -194,7 +190,7 @@ def test_neighbouring_blocks_paint_their_border_alike(kind):
 
 def test_progress_ends_complete_and_nothing_is_left_over(tmp_path):
     path = tmp_path / "new" / "slide.tif"
-    found, events = finish(write_sample_slide(path, size=4096, seed=9, workers=1))
+    events, found = run_through(write_sample_slide(path, size=4096, seed=9, workers=1))
     assert found == path
     assert all(isinstance(e, Progress) for e in events)
     assert events[-1].done == events[-1].total == 17
@@ -211,10 +207,10 @@ def test_closing_the_generator_leaves_no_half_slide(tmp_path):
 
 
 def test_a_cached_sample_is_made_once(tmp_path):
-    made, events = finish(sample_slide(size=4096, cache=tmp_path, workers=1))
+    events, made = run_through(sample_slide(size=4096, cache=tmp_path, workers=1))
     assert events
     changed = made.stat().st_mtime_ns
-    found, events = finish(sample_slide(size=4096, cache=tmp_path, workers=1))
+    events, found = run_through(sample_slide(size=4096, cache=tmp_path, workers=1))
     assert found == made
     assert not events
     assert made.stat().st_mtime_ns == changed

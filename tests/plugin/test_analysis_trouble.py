@@ -1,7 +1,6 @@
 """What goes wrong is a sentence; what was found stays; nothing is left behind."""
 
 import os
-import random
 import signal
 import threading
 import time
@@ -12,10 +11,12 @@ import pytest
 from napari.settings import get_settings
 from napari.utils.notifications import notification_manager
 
-from napari_spt.parts.engine import shared_engine
+from napari_spt.analysis.slide_analysis import Phase
 from napari_spt.parts.viewing import scale_bar
+from spt_core.engine.client import shared_engine
+from spt_core.engine.protocol import FailureKind, Step
 from tests.made_slides import damage_tile, write_svs, write_tiff
-from tests.plugin.dock_tools import SLOW, open_slide, wait_ended
+from tests.plugin.dock_tools import SLOW, map_of, open_slide, wait_ended
 
 
 @pytest.fixture(autouse=True)
@@ -48,76 +49,80 @@ def test_no_tissue_is_said_and_shown(open_dock, tmp_path, qtbot):
     viewer, dock = open_dock()
     flat(tmp_path / "glass.tif")
     open_slide(viewer, tmp_path / "glass.tif")
-    dock.analyse.click()
+    dock.run.analyse.click()
     analysis = wait_ended(qtbot, dock)
-    assert analysis.kind == "no_tissue"
+    assert analysis.failure.kind == FailureKind.NO_TISSUE
     assert "No tissue was found" in told()
-    assert "No tissue was found" in dock.trouble.text()
-    mask = dock.shown.maps.find("tissue")
-    assert mask is not None
-    # The mask covers the slide, edge to edge.
+    assert "No tissue was found" in dock.run.trouble.text()
+    mask = map_of(dock, "tissue")
+    # The mask lies where its own scale puts it, from the corner of the first pixel.
+    scale = np.array(analysis.tissue.l0_scale_xy[::-1])
     first = mask.data_to_world((-0.5, -0.5))
     last = mask.data_to_world(np.array(mask.data.shape) - 0.5)
-    np.testing.assert_allclose(first, (-0.25, -0.25), atol=0.3)
-    np.testing.assert_allclose(last, (1200 * 0.5 - 0.25, 1600 * 0.5 - 0.25), atol=3)
+    np.testing.assert_allclose(first, (-0.25, -0.25), atol=1e-6)
+    l0_covered = scale * mask.data.shape
+    np.testing.assert_allclose(last, l0_covered * 0.5 - 0.25, atol=1e-6)
+    # That is the slide, but for less than a pixel of the mask.
+    assert (np.abs(l0_covered - (1200, 1600)) < scale).all()
 
 
 def test_the_pixel_size_is_asked_for_in_place(open_dock, tmp_path, sample, qtbot):
     viewer, dock = open_dock(show=True)
     write_svs(tmp_path / "a.svs", part_of(sample), mpp=None)
     open_slide(viewer, tmp_path / "a.svs")
-    assert dock.pixel_size.isVisible()
+    assert dock.slide.pixel_size.isVisible()
     # Nothing is guessed.
-    assert not dock.analyse.isEnabled()
-    dock.pixel_size.buttons["40×"].click()
-    assert dock.analyse.isEnabled()
-    assert dock.pixel_size.um == 0.25
-    assert "0.3 × 0.3 mm" in dock.pixel_size.ruler.text()
-    dock.pixel_size.buttons["20×"].click()
-    dock.analyse.click()
+    assert not dock.run.analyse.isEnabled()
+    dock.slide.pixel_size.buttons["40×"].click()
+    assert dock.run.analyse.isEnabled()
+    assert dock.slide.pixel_size.um == 0.25
+    assert "0.3 × 0.3 mm" in dock.slide.pixel_size.ruler.text()
+    dock.slide.pixel_size.buttons["20×"].click()
+    dock.run.analyse.click()
     analysis = wait_ended(qtbot, dock)
-    assert analysis.state == "done", analysis.sentence
-    assert analysis.l0_step_xy == (128, 128)
-    status = dock.shown.layer.get_status((100.0, 100.0), world=True)
+    assert analysis.phase == Phase.DONE, analysis.failure
+    assert analysis.lattice.l0_step_xy == (128, 128)
+    status = analysis.layer.get_status((100.0, 100.0), world=True)
     assert "mm" in status["coordinates"]
     # Nor is what was true of another slide.
     write_svs(tmp_path / "b.svs", part_of(sample, 512), mpp=None)
     open_slide(viewer, tmp_path / "b.svs")
-    assert not dock.analyse.isEnabled()
+    assert not dock.run.analyse.isEnabled()
 
 
 def test_what_a_slide_says_itself_cannot_be_told_otherwise(open_dock, sample):
     viewer, dock = open_dock()
     open_slide(viewer, sample)
-    assert not dock.advanced.pixel_size.isEnabled()
-    dock.advanced.pixel_size.setValue(2.0)
-    assert dock.advanced.slide_mpp is None
+    dock.advanced.open()
+    assert not dock.advanced.encoding["slide_mpp"].enabled
+    dock.advanced.encoding["slide_mpp"].value = 2.0
+    assert dock.state.slide_mpp is None
 
 
 def test_a_model_for_another_magnification(open_dock, tmp_path, sample, qtbot):
     viewer, dock = open_dock(show=True)
     write_tiff(tmp_path / "a.tif", part_of(sample), mpp_xy=(4.0, 4.0))
     open_slide(viewer, tmp_path / "a.tif")
-    dock.analyse.click()
+    dock.run.analyse.click()
     analysis = wait_ended(qtbot, dock)
-    assert analysis.kind == "magnification"
+    assert analysis.failure.kind == FailureKind.TOO_COARSE
     assert "too coarse" in told()
-    assert dock.map_tissue.isVisible()
+    assert dock.run.map_tissue.isVisible()
 
 
 def test_a_plain_picture_works_too(open_dock, sample, qtbot):
     viewer, dock = open_dock(show=True)
     pixels = part_of(sample)
     viewer.add_image(np.zeros((50, 50)), name="not a slide")
-    assert dock.layer is None
+    assert dock.state.layer is None
     layer = viewer.add_image(pixels, rgb=True, name="a picture")
-    assert dock.layer is layer
-    assert not dock.pixel_size.isHidden()
-    dock.pixel_size.buttons["20×"].click()
-    dock.analyse.click()
+    assert dock.state.layer is layer
+    assert not dock.slide.pixel_size.isHidden()
+    dock.slide.pixel_size.buttons["20×"].click()
+    dock.run.analyse.click()
     analysis = wait_ended(qtbot, dock)
-    assert analysis.state == "done", analysis.sentence
-    attention = dock.shown.maps.find("attention")
+    assert analysis.phase == Phase.DONE, analysis.failure
+    attention = map_of(dock, "attention")
     corner = attention.data_to_world((-0.5, -0.5))
     np.testing.assert_allclose(corner, (-0.5, -0.5), atol=1e-6)
     assert attention.data.shape == (8, 8)
@@ -131,39 +136,54 @@ def test_a_damaged_region_is_told_and_the_rest_analysed(
     write_tiff(tmp_path / "a.tif", part_of(sample), levels=2)
     damage_tile(tmp_path / "a.tif", tile=5)
     open_slide(viewer, tmp_path / "a.tif")
-    dock.analyse.click()
+    dock.run.analyse.click()
     analysis = wait_ended(qtbot, dock)
-    assert analysis.state == "done", analysis.sentence
+    assert analysis.phase == Phase.DONE, analysis.failure
     assert "cannot be" in told()
-    assert len(analysis.reading.l0_xy) < 64
+    assert len(analysis.prediction) < 64
 
 
 def test_a_file_that_is_no_model(open_dock, tmp_path, sample):
     viewer, dock = open_dock()
     open_slide(viewer, sample)
-    before = dock.model.path
+    before = dock.state.model
     (tmp_path / "x.safetensors").write_text("no")
     dock.model.choose(tmp_path / "x.safetensors")
     assert "not a slide model" in told()
-    assert dock.model.path == before
+    assert dock.state.model == before
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_cancelled_at_any_moment(open_dock, sample, qtbot, seed):
+MOMENTS = {
+    "at once": lambda analysis: True,
+    "while it is opened": lambda analysis: analysis.working is not None,
+    "while it is encoded": lambda analysis: (
+        analysis.working is not None and analysis.working.step == Step.LOOKING
+    ),
+    "after the first answer": lambda analysis: analysis.prediction is not None,
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_cancelled_at_any_moment(open_dock, sample, qtbot, moment):
     viewer, dock = open_dock()
     open_slide(viewer, sample)
-    dock.analyse.click()
-    qtbot.wait(int(random.Random(seed).random() * 4000))
-    analysis = dock.shown.analysis
-    dock.cancel.click()
+    dock.run.analyse.click()
+    analysis = dock.state.analysis
+    qtbot.waitUntil(lambda: MOMENTS[moment](analysis), timeout=SLOW)
+    assert analysis.is_open
+    dock.run.cancel.click()
+    assert dock.run.progress.text() == "Stopping…"
     wait_ended(qtbot, dock, 20_000)
-    assert analysis.state in ("cancelled", "done")
-    if analysis.state == "cancelled":
-        assert "stays" in dock.trouble.text()
-    if analysis.reading is not None:
-        assert dock.shown.maps.find("attention") is not None
-    assert dock.analyse.isEnabled()
-    assert not dock.cancel.isVisible()
+    assert analysis.phase == Phase.CANCELLED
+    assert "Cancelled." in dock.run.trouble.text()
+    has_answer = analysis.prediction is not None
+    assert has_answer or moment != "after the first answer"
+    assert ("stays" in dock.run.trouble.text()) == has_answer
+    assert (map_of(dock, "attention") is not None) == has_answer
+    assert analysis.features is None
+    assert dock.run.analyse.isEnabled()
+    assert dock.run.analyse.text() == "Go on"
+    assert not dock.run.cancel.isVisible()
 
 
 @pytest.mark.parametrize("is_on", [False, True])
@@ -174,10 +194,11 @@ def test_asynchronous_slicing_is_left_as_it_is(
     viewer, dock = open_dock()
     open_slide(viewer, sample)
     assert get_settings().experimental.async_ == is_on
-    dock.analyse.click()
-    qtbot.waitUntil(lambda: dock.shown.analysis.reading is not None, timeout=SLOW)
-    assert dock.shown.maps.find("attention") is not None
-    dock.cancel.click()
+    dock.run.analyse.click()
+    analysis = dock.state.analysis
+    qtbot.waitUntil(lambda: analysis.prediction is not None, timeout=SLOW)
+    assert map_of(dock, "attention") is not None
+    dock.run.cancel.click()
     wait_ended(qtbot, dock)
 
 
@@ -187,28 +208,28 @@ def test_a_killed_engine_is_a_sentence_and_the_next_click_works(
 ):
     viewer, dock = open_dock()
     open_slide(viewer, sample)
-    dock.analyse.click()
-    qtbot.waitUntil(lambda: dock.shown.analysis.state == "running", timeout=SLOW)
+    dock.run.analyse.click()
+    qtbot.waitUntil(lambda: dock.state.analysis.phase == Phase.RUNNING, timeout=SLOW)
     os.kill(shared_engine().pid, signal.SIGKILL)
     analysis = wait_ended(qtbot, dock, 20_000)
-    assert analysis.state == "failed"
+    assert analysis.phase == Phase.FAILED
     assert "memory" in told()
     write_tiff(tmp_path / "small.tif", part_of(sample, 768))
     open_slide(viewer, tmp_path / "small.tif")
-    dock.analyse.click()
-    assert wait_ended(qtbot, dock).state == "done"
+    dock.run.analyse.click()
+    assert wait_ended(qtbot, dock).phase == Phase.DONE
 
 
 def test_a_layer_removed_in_mid_run(open_dock, sample, qtbot):
     viewer, dock = open_dock()
     layer = open_slide(viewer, sample)
-    dock.analyse.click()
+    dock.run.analyse.click()
     qtbot.wait(1500)
     viewer.layers.remove(layer)
-    assert dock.shown is None
-    assert not dock.work.analyses
+    assert dock.state.analysis is None
+    assert not dock.state.analyses
     qtbot.wait(1200)
-    assert dock.layer is None
+    assert dock.state.layer is None
     assert told() == ""
 
 
@@ -225,7 +246,7 @@ def test_closing_in_mid_run_leaves_nothing(make_napari_viewer, sample, qtbot, cl
     viewer = make_napari_viewer()
     _, dock = viewer.window.add_plugin_dock_widget("napari-spt", "Slide analysis")
     open_slide(viewer, sample)
-    dock.analyse.click()
+    dock.run.analyse.click()
     qtbot.wait(1500)
     assert engines()
     start = time.perf_counter()

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,12 +13,39 @@ from qtpy.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 from napari_spt.analysis.legends import ClassPart, HeatPart, Legend
 from napari_spt.analysis.open_command import open_analysis
-from napari_spt.analysis.reading import headline, seen_words
-from napari_spt.analysis.state import Pace, Reading
-from napari_spt.analysis.words import pace_words
+from napari_spt.analysis.slide_analysis import Change
+from napari_spt.analysis.state import Options
+from napari_spt.analysis.words import (
+    failure_words,
+    headline,
+    notice_words,
+    progress_words,
+    remark_lines,
+    remark_words,
+    seen_words,
+    step_words,
+)
+from spt_core.engine.protocol import (
+    Failed,
+    FailureKind,
+    Noticed,
+    NoticeKind,
+    Step,
+    Working,
+)
+from spt_core.events import Progress
 from spt_core.insight.colours import NOT_WHERE
+from spt_core.insight.results import Remark, RemarkKind, Verdict
+from spt_core.insight.wording import WITHHELD
+from spt_core.slides.tissue_mask import Tissue
 from tests.made_slides import picture, write_svs
-from tests.plugin.dock_tools import controls_of, known, open_slide, words_of
+from tests.plugin.dock_tools import (
+    controls_of,
+    known,
+    open_slide,
+    prediction,
+    words_of,
+)
 
 JARGON = (
     "mpp", "token", "tokens", "encoder", "cls", "head", "heads", "embedding",
@@ -33,10 +61,10 @@ def full(open_dock, tmp_path, request):
     write_svs(tmp_path / "a.svs", picture(1423, 1111), mpp=None)
     slide = open_slide(viewer, tmp_path / "a.svs")
     places = [(x, y) for x in range(0, 1200, 100) for y in range(0, 1000, 100)]
-    shown = known(viewer, dock, slide, places, (100, 100))
-    shown.analysis.features = tmp_path / "none.h5"
-    shown.analysis.features.touch()
-    dock.follow()
+    analysis = known(dock, slide, places, (100, 100), tmp_path)
+    analysis.features.touch()
+    dock.state.tell(analysis, Change.FEATURES)
+    dock.advanced.build()
     QApplication.processEvents()
     return viewer, dock
 
@@ -44,7 +72,7 @@ def full(open_dock, tmp_path, request):
 def test_no_jargon_outside_advanced(full):
     _, dock = full
     dock.model.show_card()
-    words = words_of(dock) + words_of(dock.display.legend) + words_of(dock.model.card)
+    words = words_of(dock) + words_of(dock.renderer.legend) + words_of(dock.model.card)
     dock.model.card.close()
     advanced = words_of(dock.advanced)
     assert any("Encoder" in one or "encoder" in one for one in advanced)
@@ -63,7 +91,7 @@ def test_no_jargon_outside_advanced(full):
 
 def test_every_control_has_a_name_and_is_reached_by_tab(full, qtbot):
     _, dock = full
-    dock.advanced_part.open(True)
+    dock.advanced.open()
     qtbot.wait(200)
     controls = controls_of(dock)
     assert len(controls) > 25
@@ -73,7 +101,7 @@ def test_every_control_has_a_name_and_is_reached_by_tab(full, qtbot):
         assert has_words or named, control
         assert control.focusPolicy() & Qt.FocusPolicy.TabFocus, named
     # From the top to the bottom, as one reads.
-    order = [dock.slide]
+    order = [dock.slide.list]
     while dock.isAncestorOf(after := order[-1].nextInFocusChain()):
         order.append(after)
     del after  # it is napari's
@@ -107,7 +135,7 @@ def cut_off(dock):
 def test_nothing_is_cut_off_at_1280_by_800(full, theme):
     viewer, dock = full
     viewer.theme = theme
-    dock.advanced_part.open(True)
+    dock.advanced.open()
     QApplication.processEvents()
     assert cut_off(dock) == []
     assert viewer.window.geometry()[2] <= 1300
@@ -115,7 +143,7 @@ def test_nothing_is_cut_off_at_1280_by_800(full, theme):
 
 def test_text_of_twice_the_size_fits(full, qtbot):
     _, dock = full
-    dock.advanced_part.open(True)
+    dock.advanced.open()
     before = dock.footer.fontMetrics().height()
     settings = get_settings().appearance
     size = settings.font_size
@@ -161,23 +189,31 @@ def test_the_legend_fits_on_a_canvas_of_any_width(qtbot, wide):
 
 def test_settings_are_remembered(open_dock):
     viewer, dock = open_dock()
-    dock.controls.opacity.setValue(33)
-    dock.controls.weak.setChecked(True)
-    dock.advanced.batch.setValue(24)
-    dock.advanced.room.setValue(9)
-    assert dock.advanced.request["stain"] is None
-    dock.advanced.stain.setCurrentText("Macenko")
+    dock.view.opacity.setValue(33)
+    dock.view.weak.setChecked(True)
+    dock.advanced.open()
+    dock.advanced.encoding["batch_size"].native.setValue(24)
+    dock.advanced.room["room_gb"].native.setValue(9)
+    assert dock.state.options.stain is None
+    dock.advanced.encoding["stain"].native.setCurrentText("Macenko")
     dock.advanced.take_encoder("/some/where/weights.safetensors")
     dock.model.choose_none()
     viewer.window.remove_dock_widget(dock)
     _, dock = open_dock()
-    assert dock.controls.opacity.value() == 33
-    assert dock.controls.weak.isChecked()
-    assert dock.advanced.batch.value() == 24
-    assert dock.advanced.room.value() == 9
-    assert dock.advanced.request["stain"] == "macenko"
-    assert dock.advanced.request["encoder"] == "/some/where/weights.safetensors"
-    assert dock.model.path is None
+    assert dock.view.opacity.value() == 33
+    assert dock.view.weak.isChecked()
+    dock.advanced.open()
+    assert dock.advanced.encoding["batch_size"].native.value() == 24
+    assert dock.advanced.room["room_gb"].native.value() == 9
+    assert dock.advanced.encoding["stain"].native.currentText() == "Macenko"
+    assert dock.advanced.encoding["encoder"].native.currentText() == "weights"
+    assert dock.state.options == Options(
+        encoder="/some/where/weights.safetensors",
+        batch_size=24,
+        stain="macenko",
+        room_gb=9,
+    )
+    assert dock.state.model is None
 
 
 def test_the_layers_menu_leads_to_the_dock(make_napari_viewer, engine):
@@ -196,56 +232,79 @@ def test_the_layers_menu_leads_to_the_dock(make_napari_viewer, engine):
 
 def test_an_empty_dock_says_what_to_do(open_dock):
     _, dock = open_dock(show=True)
-    assert not dock.empty.isHidden()
-    assert dock.analyse.isHidden()
-    assert dock.model_section.isHidden()
-    assert dock.open_button.text() == "Open slide…"
-    assert dock.sample_button.text() == "Try the sample"
+    assert not dock.slide.empty.isHidden()
+    assert dock.run.analyse.isHidden()
+    assert dock.model.isHidden()
+    assert dock.slide.open_button.text() == "Open slide…"
+    assert dock.slide.sample_button.text() == "Try the sample"
 
 
-def reading(**facts):
-    given = {
-        "seen": 0.34,
-        "patches": 10,
-        "total": 30,
-        "classes": ("a", "b"),
-        "probabilities": np.array([0.7, 0.3]),
-        "verdict": "class",
-        "sentences": (),
-        "l0_xy": np.zeros((0, 2)),
-        "g_rc": np.zeros((0, 2)),
-        "attention": np.zeros((1, 0)),
-    }
-    return Reading(**{**given, **facts})
+TEN = [(100 * i, 0) for i in range(10)]
 
 
 def test_answers_in_words():
-    assert seen_words(reading()) == "Seen 34 % of the tissue so far."
-    assert seen_words(reading(seen=0.9999)) == "Seen 99 % of the tissue so far."
-    assert "all 10 patches" in seen_words(reading(seen=1.0))
-    assert headline(reading()) == ("a", "")
-    assert headline(reading(verdict="undecided"))[0] == "Undecided"
-    unlike = headline(reading(verdict="unlike"))
+    assert seen_words(prediction(TEN, total=29)) == "Seen 34 % of the tissue so far."
+    almost = replace(prediction(TEN), seen=9999, total=10_000)
+    assert seen_words(almost) == "Seen 99 % of the tissue so far."
+    assert "all 10 patches" in seen_words(prediction(TEN))
+    assert headline(prediction()) == ("one kind", "")
+    undecided = prediction(verdict=Verdict.UNDECIDED)
+    assert headline(undecided)[0] == "Undecided"
+    unlike = headline(prediction(verdict=Verdict.UNLIKE))
     assert unlike[0] == "Unlike the slides this model learned from"
-    assert "“a”" in unlike[1]
-    words = "Unlike the slides this model learned from. No class is named: a demo."
-    silent = reading(verdict="unlike", probabilities=None, sentences=(words,))
-    assert headline(silent) == (unlike[0], "No class is named: a demo.")
-    early = "No class is named: a demo. Seen so far: 16 of 401 patches."
-    few = reading(verdict="no classes", probabilities=None, sentences=(early,))
-    assert headline(few) == ("No class named", "No class is named: a demo.")
-    assert "very slide" in headline(reading(verdict="seen in training"))[1]
-    none = headline(reading(classes=(), probabilities=None, verdict="no classes"))
-    assert none[0] == "No classes"
+    assert "“one kind”" in unlike[1]
+    silent = prediction(verdict=Verdict.UNLIKE, probabilities=None)
+    assert headline(silent) == (unlike[0], WITHHELD)
+    few = prediction(TEN, verdict=Verdict.NO_CLASSES, probabilities=None, total=401)
+    assert headline(few) == ("No class named", WITHHELD)
+    very = Remark(RemarkKind.TRAINED_ON_SLIDE)
+    few_slides = Remark(RemarkKind.FEW_TRAINING_SLIDES, 4)
+    trained = prediction(trained_on=True, remarks=(very, few_slides))
+    assert "very slide" in headline(trained)[1]
+    assert remark_lines(trained) == [remark_words(few_slides)]  # not said twice
+    patient = Remark(RemarkKind.TRAINED_ON_PATIENT)
+    related = prediction(trained_on=True, remarks=(patient,))
+    assert "another slide of this patient" in headline(related)[1]
+    unsure = replace(trained, verdict=Verdict.UNDECIDED)
+    assert remark_lines(unsure) == [remark_words(very), remark_words(few_slides)]
+    none = prediction(classes=(), probabilities=None, verdict=Verdict.NO_CLASSES)
+    assert headline(none)[0] == "No classes"
 
 
 def test_progress_in_words():
-    pace = Pace(571, 1714, 31.2, 36.6, "looking at the tissue")
-    assert pace_words(pace) == (
-        "Looking at the tissue: 571 of 1,714, 31 a second, 37 s left"
+    looking = Working(Step.LOOKING, Progress(571, 1714, 31.2))
+    assert progress_words(looking) == (
+        "Looking at the tissue: 571 of 1,714, 31 per second, 37 s left"
     )
-    assert pace_words(Pace(0, 0, message="finding the tissue")).endswith("tissue…")
-    assert "5 min left" in pace_words(Pace(1, 2, 1.0, 310.0))
+    assert progress_words(Working(Step.FINDING_TISSUE)).endswith("tissue…")
+    slow = Working(Step.LOOKING, Progress(1, 311, 1.0))
+    assert "5 min left" in progress_words(slow)
+
+
+def is_sentence(words):
+    return bool(words) and not words[0].islower() and words[-1] in ".?"
+
+
+def test_every_kind_has_words():
+    """Whatever the engine may say, the window has words for it."""
+    values = {"mpp": 4.0, "slide_mpp": 0.7, "target_mpp": 0.5, "patches": 3}
+    reason = "The file ends early."
+    tissue = Tissue(np.zeros((2, 2), bool), (1.0, 1.0))
+    for kind in FailureKind:
+        words = failure_words(Failed(kind, reason, values, tissue), "Slide 7")
+        assert is_sentence(words), kind
+        assert "{" not in words
+    for kind in NoticeKind:
+        assert is_sentence(notice_words(Noticed(kind, values, reason))), kind
+    for kind in RemarkKind:
+        assert is_sentence(remark_words(Remark(kind, 3))), kind
+    for step in Step:
+        assert step_words(step)[0].isupper(), step
+    for verdict in Verdict:
+        for shares in ((0.8, 0.2), None):
+            answer, doubt = headline(prediction(verdict=verdict, probabilities=shares))
+            assert answer
+            assert not doubt or is_sentence(doubt), verdict
 
 
 def test_opening_the_dock_is_quick_and_loads_nothing_heavy():

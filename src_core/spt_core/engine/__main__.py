@@ -28,6 +28,7 @@ def main() -> None:
 
     from spt_core.engine.channel import Channel
     from spt_core.engine.parent import watch_parent
+    from spt_core.engine.protocol import VERSION, Starting
     from spt_core.engine.serving import Server
 
     channel = Channel.on_standard_streams(args.folder)
@@ -38,15 +39,15 @@ def main() -> None:
     if args.parent is not None:
         watch_parent(args.parent, lambda: server.stop(clear=True))
     try:
-        channel.send("starting", facts={"priority": priority, "pid": os.getpid()})
+        channel.send(Starting(VERSION, os.getpid(), priority))
 
-        from spt_core.engine.works import Works, about
+        from spt_core.engine.handlers import Handlers, ready
 
-        works = Works()
-        channel.send("ready", facts=about())
+        handlers = Handlers()
+        channel.send(ready())
         if not server.is_asked:
-            works.warm_up()
-        server.serve(works.table(), works.explain, works.steer)
+            handlers.warm_up()
+        server.serve(handlers)
     except BrokenPipeError:
         server.stop(clear=True)
     server.end()

@@ -1,7 +1,8 @@
-"""The feature cache: what is kept, how much it takes, and making room.
+"""The cache: where it is, what is kept, how much it takes, and making room.
 
 A slide's features are kept under a key of its pixels, the encoder and the settings, and
-never under its name. Nothing here loads torch: the window asks for the size itself.
+never under its name. Pictures are copies of what had no file of its own. Nothing here
+loads torch, or h5py before it is used: the window asks for the size itself.
 """
 
 import hashlib
@@ -16,17 +17,71 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from platformdirs import user_cache_path
 
 from spt_core.errors import InputError
 from spt_core.files import written_whole
-from spt_core.slides.tissue import Tissue
-from spt_core.tokens import layout, read_index
-from spt_core.tokens.writing import SlideInUseError, discard_unfinished
+from spt_core.slides.tissue_mask import Tissue
+from spt_core.tokens import layout
+
+# What may be kept, unless the user says otherwise.
+GIGABYTE = 1_000_000_000
+ROOM_GB = 5
 
 _TISSUE_ENDING = ".tissue.npz"
 _KEY_LENGTH = 32
 # A folder that holds anything else is somebody's, and only our files in it are ours.
 _ENDINGS = (layout.ENDING, layout.PARTIAL_ENDING, _TISSUE_ENDING)
+
+
+def cache_folder() -> Path:
+    """Where what can be made again is kept."""
+    told = os.environ.get("NAPARI_SPT_CACHE")
+    return Path(told) if told else user_cache_path("napari-spt", appauthor=False)
+
+
+def features_folder() -> Path:
+    return cache_folder() / "features"
+
+
+def pictures_folder() -> Path:
+    """Where pictures that have no file are written down, to be analysed."""
+    return cache_folder() / "pictures"
+
+
+def kept_bytes() -> int:
+    """Bytes that kept features and pictures take."""
+    pictures = sum(_state(path)[0] for path in _pictures())
+    return pictures + feature_cache_size(features_folder())
+
+
+def make_room(limit: int) -> int:
+    """Remove what was not used for longest until ``limit`` bytes suffice.
+
+    To be called after each analysis; a limit of -1 removes all. Pictures go first: they
+    are quickly written again, features are not. What is being written stays.
+
+    Returns
+    -------
+    Bytes that are still kept.
+    """
+    features = feature_cache_size(features_folder())
+    sizes = {path: _state(path)[0] for path in _pictures()}
+    for path in list(sizes):
+        if features + sum(sizes.values()) <= limit:
+            break
+        with suppress(OSError):  # on Windows one that is open stays
+            path.unlink(missing_ok=True)
+            del sizes[path]
+    pictures = sum(sizes.values())
+    trim(features_folder(), -1 if limit < 0 else limit - pictures)
+    return kept_bytes()
+
+
+def _pictures() -> list[Path]:
+    """What was used last at the end."""
+    paths = pictures_folder().glob("*.tif")
+    return sorted(paths, key=lambda path: _state(path)[1])
 
 
 @dataclass(frozen=True)
@@ -47,6 +102,8 @@ class Entry:
     @property
     def is_finished(self) -> bool:
         """Whether whole, readable features are there; broken ones are removed."""
+        from spt_core.tokens import read_index
+
         if not self.features.exists():
             return False
         try:
@@ -88,6 +145,8 @@ class Entry:
 
     def remove(self) -> bool:
         """Remove the entry, unless it is being written or, on Windows, read."""
+        from spt_core.tokens.writing import SlideInUseError, discard_unfinished
+
         try:
             discard_unfinished(self.features)
             self.features.unlink(missing_ok=True)

@@ -1,109 +1,65 @@
-"""The engine's end of the pipe: lines of JSON, and arrays as files."""
+"""The engine's end of the pipe."""
 
-import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-import numpy as np
-from numpy.typing import NDArray
+from spt_core.engine.codec import ArrayFolder, ProtocolError, decode, encode
+from spt_core.engine.protocol import Control, Failed, FailureKind, Reply, Request
 
 log = logging.getLogger(__name__)
 
 
 class Channel:
-    """Requests in, messages out.
+    """Requests and controls in, replies out.
 
     Parameters
     ----------
     folder
-        Where arrays are left for the other side, which reads and removes them.
+        Through which arrays are handed over.
     """
 
-    def __init__(self, folder: Path, requests: BinaryIO, answers: BinaryIO) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, requests: BinaryIO, replies: BinaryIO) -> None:
+        self._arrays = ArrayFolder(folder)
         self._requests = requests
-        self._answers = answers
+        self._replies = replies
         self._lock = Lock()
-        self._count = 0
 
     @classmethod
     def on_standard_streams(cls, folder: Path) -> "Channel":
-        """Take standard output for messages alone: stray prints go to the errors."""
-        answers = os.fdopen(os.dup(1), "wb", buffering=0)
+        """Take standard output for replies alone: stray prints go to the errors."""
+        replies = os.fdopen(os.dup(1), "wb", buffering=0)
         os.dup2(2, 1)
         sys.stdout = sys.stderr
-        return cls(folder, os.fdopen(os.dup(0), "rb"), answers)
+        return cls(folder, os.fdopen(os.dup(0), "rb"), replies)
 
-    def requests(self) -> Iterator[dict[str, Any]]:
-        """Requests as they come, until the input ends."""
+    def receive(self) -> Iterator[tuple[int | None, Request | Control]]:
+        """What comes, with its number, until the input ends."""
         for line in self._requests:
             try:
-                request = json.loads(line)
-            except ValueError:
-                log.warning("What came is no JSON: %r", line[:80])
+                number, message = decode(line, self._arrays.take)
+                if not isinstance(message, Request | Control):
+                    reason = f"{type(message).__name__} is no request."
+                    raise ProtocolError(reason, number)
+            except ProtocolError as error:
+                log.warning("What came cannot be read: %s", error)
+                if error.request is not None:
+                    self.send(Failed(FailureKind.DEFECT, str(error)), error.request)
                 continue
-            if isinstance(request, dict):
-                yield request
+            yield number, message
 
-    def send(
-        self,
-        event: str,
-        request: int | None = None,
-        facts: Mapping[str, Any] | None = None,
-        arrays: Mapping[str, NDArray] | None = None,
-    ) -> None:
-        """Send one message whole; its arrays are there before it is."""
-        message: dict[str, Any] = {"event": event, **(facts or {})}
-        if request is not None:
-            message["id"] = request
-        if arrays:
-            message["arrays"] = {
-                name: self._leave(request, name, values)
-                for name, values in arrays.items()
-            }
-        line = json.dumps(message, default=_plain).encode() + b"\n"
+    def send(self, message: Reply, request: int | None = None) -> None:
+        """Send one reply whole; its arrays are there before it is."""
+        line = encode(message, request, self._arrays.put)
         with self._lock:
             rest = memoryview(line)
             while rest:
-                rest = rest[self._answers.write(rest) :]
+                rest = rest[self._replies.write(rest) :]
 
     def clear(self) -> None:
-        """Remove what nobody will read any more, and the folder with it."""
-        for path in self.folder.glob("*.npy"):
-            with suppress(OSError):
-                path.unlink()
-        for path in self.folder.glob("*.log"):
-            with suppress(OSError):
-                path.unlink()
-        with suppress(OSError):
-            self.folder.rmdir()
-
-    def _leave(self, request: int | None, name: str, values: NDArray) -> str:
-        with self._lock:
-            self._count += 1
-            count = self._count
-        file_name = f"{0 if request is None else request}-{count}-{name}.npy"
-        temporary = self.folder / f".{file_name}"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            np.save(temporary, np.ascontiguousarray(values), allow_pickle=False)
-            os.replace(temporary, self.folder / file_name)
-        finally:
-            temporary.unlink(missing_ok=True)
-        return file_name
-
-
-def _plain(value: object) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, Path):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} cannot be sent")
+        """Remove what nobody will read any more."""
+        self._arrays.clear()

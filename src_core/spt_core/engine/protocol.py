@@ -5,18 +5,19 @@ number and ends with exactly one of :data:`END_TYPES`. Facts travel as numbers, 
 and the core's own result types; sentences are made where they are shown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spt_core.events import Progress
+from spt_core.events import NoticeKind, Progress
 from spt_core.insight.results import ClassMap, Faithfulness, Prediction, WhatIf
 from spt_core.insight.tissue_map import TissueMap
-from spt_core.slides.tissue import Tissue
+from spt_core.slides.tissue_mask import Tissue
 
 # Raised with every change of a message; an engine of another version is refused.
 VERSION = 1
@@ -174,18 +175,9 @@ class Working:
     progress: Progress | None = None
 
 
-class NoticeKind(StrEnum):
-    """What the user should know, which stops nothing."""
-
-    SMALLER_BATCHES = "smaller batches"  # memory ran short
-    UPSAMPLED = "upsampled"  # values: slide_mpp, target_mpp
-    UNREADABLE_PARTS = "unreadable parts"  # values: patches
-    OF_ENCODING = "of encoding"  # reason: the core's own sentence
-
-
 @dataclass(frozen=True)
 class Noticed:
-    """One such fact; ``values`` and ``reason`` are what its kind says."""
+    """What the user should know; ``values`` and ``reason`` are what its kind says."""
 
     kind: NoticeKind
     values: Mapping[str, float] = field(default_factory=dict)
@@ -264,35 +256,42 @@ class Cancelled:
 
 
 class FailureKind(StrEnum):
-    """Why a request cannot be answered."""
+    """Why a request cannot be answered.
 
-    UNREADABLE = "unreadable"  # reason: why the slide cannot be opened
+    Where a reason is a sentence of the core, it calls the slide by its title.
+    """
+
+    UNREADABLE = "unreadable"  # reason: a sentence, why the slide cannot be opened
     DAMAGED = "damaged"  # no part of its tissue can be read
     NO_PIXEL_SIZE = "no pixel size"
     TOO_COARSE = "too coarse"  # values: mpp, target_mpp
     NO_TISSUE = "no tissue"  # tissue
     TOO_SMALL = "too small"  # tissue; smaller than one patch
     IN_USE = "in use"  # another window analyses the slide
-    MODEL = "model"  # reason: why the model cannot be used
+    MODEL = "model"  # reason: a sentence, why the model cannot be used
     OTHER_ENCODER = "other encoder"  # reason: the encoder's name
-    FEATURES = "features"  # reason: why the kept features cannot be used
+    FEATURES = "features"  # reason: a sentence, why they cannot be used
     NOTHING_DRAWN = "nothing drawn"  # the region holds no patch
     ALL_DRAWN = "all drawn"  # the region holds every patch
     NO_CLASS = "no class"  # the model names none to ask about
     OUT_OF_MEMORY = "out of memory"
     FILE_REFUSED = "file refused"  # reason: which, and what the system says
-    INPUT = "input"  # reason: the core's own sentence
+    INPUT = "input"  # reason: a sentence
     DEFECT = "defect"  # reason: the error, for a bug report
     # Found by the window's end of the pipe
     CRASHED = "crashed"
     KILLED = "killed"  # most likely for want of memory
-    NOT_STARTED = "not started"  # reason: the last words of the process
+    NOT_STARTED = "not started"  # reason: the last words of the process, or ours
     LOST_RESULT = "lost result"  # reason: why it cannot be read
 
 
 @dataclass(frozen=True, eq=False)
 class Failed:
-    """The request ended without an answer; what was found so far is kept."""
+    """The request ended without an answer; what was found so far is kept.
+
+    Without a request's number: the engine itself is lost. Every request that was open
+    has been told before.
+    """
 
     kind: FailureKind
     reason: str = ""
@@ -303,13 +302,10 @@ class Failed:
 End = (
     Analysed | TissueMapped | WithoutAnswered | FaithfulnessChecked | Cancelled | Failed
 )
-END_TYPES = (
-    Analysed,
-    TissueMapped,
-    WithoutAnswered,
-    FaithfulnessChecked,
-    Cancelled,
-    Failed,
-)
 Reply = Starting | Ready | Working | Noticed | Started | Predicted | ClassesMapped | End
 Message = Request | Control | Reply
+
+END_TYPES: tuple[type, ...] = get_args(End)
+
+# Work on a request yields its replies and returns the last of them.
+Work = Generator[Reply, None, End]

@@ -9,12 +9,25 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from threading import Condition, Thread
-from typing import Any
+from typing import Protocol
 
 from spt_core.engine.channel import Channel
-from spt_core.engine.messages import OTHER, Failure, Request, Say, Work
+from spt_core.engine.protocol import (
+    Cancel,
+    Cancelled,
+    Control,
+    End,
+    Failed,
+    LookHere,
+    Question,
+    Request,
+    Step,
+    Stop,
+    Work,
+    Working,
+)
 
 log = logging.getLogger(__name__)
 
@@ -23,10 +36,29 @@ log = logging.getLogger(__name__)
 GRACE_SECONDS = 1.5
 # Progress is for eyes.
 PROGRESS_SECONDS = 0.2
-QUESTIONS = frozenset({"explore", "what_if", "faithfulness"})
-WAITING = "waiting for the other slide"
 
-Explain = Callable[[BaseException, Request], Failure]
+
+class Handlers(Protocol):
+    """What is done for requests; called from the working thread, unless it is said."""
+
+    def start(self, request: Request) -> Work:
+        """Begin a request."""
+
+    def failed(self, error: BaseException, request: Request) -> Failed:
+        """What an error means for the request that it ended."""
+
+    def look_here(self, l0_xy: tuple[float, float] | None) -> None:
+        """Steer the analysis that runs; called from the listening thread."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    number: int
+    request: Request
+
+    @property
+    def is_question(self) -> bool:
+        return isinstance(self.request, Question)
 
 
 class Server:
@@ -37,17 +69,14 @@ class Server:
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        self._waiting: deque[dict[str, Any]] = deque()
+        self._waiting: deque[_Asked] = deque()
         # An analysis, then the question that is answered between two of its steps.
-        self._running: list[dict[str, Any]] = []
+        self._running: list[_Asked] = []
         self._cancelled: set[int] = set()
-        self._is_serving = False
+        self._handlers: Handlers | None = None
         self._is_stopped = False
         self._is_alone = False  # nobody reads what is said
         self._lock = Condition()
-        self._works: Mapping[str, Callable[[Request], Work]] = {}
-        self._explain: Explain
-        self._steer: Callable[[int, Mapping[str, Any]], None] | None = None
 
     # Called from the listening thread
 
@@ -63,7 +92,7 @@ class Server:
             self._is_stopped = True
             self._is_alone = self._is_alone or clear
             self._waiting.clear()
-            is_serving = self._is_serving
+            is_serving = self._handlers is not None
             self._lock.notify_all()
         if is_serving:
             time.sleep(GRACE_SECONDS)
@@ -79,55 +108,56 @@ class Server:
     def _listen(self) -> None:
         clear = True
         try:
-            for request in self.channel.requests():
-                if request.get("do") == "stop":
+            for number, message in self.channel.receive():
+                if isinstance(message, Stop):
                     clear = False
                     break
-                self._take(request)
+                self._take(number, message)
         finally:
             self.stop(clear=clear)
 
-    def _take(self, request: dict[str, Any]) -> None:
-        number = request.get("id")
-        if not isinstance(number, int):
-            log.warning("A request without a number: %s", request.get("do"))
-            return
-        if request.get("do") == "cancel":
-            self._cancel(number)
-        elif request.get("do") == "from_here":
+    def _take(self, number: int | None, message: Request | Control) -> None:
+        if isinstance(message, Cancel):
+            self._cancel(message.request)
+        elif isinstance(message, LookHere):
             with self._lock:
-                is_first = [one["id"] for one in self._running[:1]] == [number]
-                steer = self._steer if is_first else None
-            if steer is not None:
-                steer(number, request)
-        else:
+                is_first = [one.number for one in self._running[:1]] == [
+                    message.request
+                ]
+                handlers = self._handlers if is_first else None
+            if handlers is not None:
+                handlers.look_here(message.l0_xy)
+        elif isinstance(message, Request):
+            if number is None:
+                log.warning("%s came without a number", type(message).__name__)
+                return
+            asked = _Asked(number, message)
             with self._lock:
-                waits = self._must_wait(request)
+                waits = self._must_wait(asked)
             # Before it is there to be taken: afterwards it may have ended already.
             if waits:
-                say = Say.step(WAITING)
-                self.channel.send(say.event, number, say.facts)
+                self.channel.send(Working(Step.WAITING), number)
             with self._lock:
-                self._waiting.append(request)
+                self._waiting.append(asked)
                 self._lock.notify_all()
 
-    def _must_wait(self, request: dict[str, Any]) -> bool:
+    def _must_wait(self, asked: _Asked) -> bool:
         """Whether another slide comes first; one question to another is no matter."""
         before = [*self._running, *self._waiting]
-        if _is_question(request):
-            before = [one for one in before if not _is_question(one)]
+        if asked.is_question:
+            before = [one for one in before if not one.is_question]
         return bool(before)
 
     def _cancel(self, number: int) -> None:
         with self._lock:
-            if any(one["id"] == number for one in self._running):
+            if any(one.number == number for one in self._running):
                 self._cancelled.add(number)
                 return
-            waited = [one for one in self._waiting if one["id"] == number]
+            waited = [one for one in self._waiting if one.number == number]
             for one in waited:
                 self._waiting.remove(one)
         if waited:
-            self.channel.send("cancelled", number)
+            self.channel.send(Cancelled(), number)
 
     # Called from the working thread
 
@@ -136,20 +166,14 @@ class Server:
         """Whether a request waits."""
         return bool(self._waiting)
 
-    def serve(
-        self,
-        works: Mapping[str, Callable[[Request], Work]],
-        explain: Explain,
-        steer: Callable[[int, Mapping[str, Any]], None] | None = None,
-    ) -> None:
+    def serve(self, handlers: Handlers) -> None:
         """Work off requests until told to stop."""
         with self._lock:
-            self._is_serving = True
-            self._works, self._explain, self._steer = works, explain, steer
-        while (request := self._next()) is not None:
-            self._work_off(request)
+            self._handlers = handlers
+        while (asked := self._next()) is not None:
+            self._work_off(asked, handlers)
 
-    def _next(self) -> dict[str, Any] | None:
+    def _next(self) -> _Asked | None:
         """The next request, as soon as there is one; None when all is to stop."""
         with self._lock:
             self._lock.wait_for(lambda: self._waiting or self._is_stopped)
@@ -157,84 +181,78 @@ class Server:
                 return None
             return self._begin(self._first_question() or self._waiting[0])
 
-    def _next_question(self) -> dict[str, Any] | None:
+    def _next_question(self) -> _Asked | None:
         """The next question, if one waits."""
         with self._lock:
             question = None if self._is_stopped else self._first_question()
             return None if question is None else self._begin(question)
 
-    def _first_question(self) -> dict[str, Any] | None:
-        return next(filter(_is_question, self._waiting), None)
+    def _first_question(self) -> _Asked | None:
+        return next((one for one in self._waiting if one.is_question), None)
 
-    def _begin(self, request: dict[str, Any]) -> dict[str, Any]:
-        self._waiting.remove(request)
-        self._running.append(request)
-        return request
+    def _begin(self, asked: _Asked) -> _Asked:
+        self._waiting.remove(asked)
+        self._running.append(asked)
+        return asked
 
-    def _work_off(self, request: dict[str, Any]) -> None:
+    def _work_off(self, asked: _Asked, handlers: Handlers) -> None:
         """Do one request to its end, and say how it ended unless all is to stop."""
-        number: int = request["id"]
-        end = self._do(request)
+        end = self._do(asked, handlers)
         with self._lock:
             self._running.pop()
-            self._cancelled.discard(number)
+            self._cancelled.discard(asked.number)
         if end is None:
             return
         try:
-            self.channel.send(end.event, number, end.facts, end.arrays)
+            self.channel.send(end, asked.number)
         except BrokenPipeError:  # nobody is left to be told
             raise
         # Such as arrays for which there is no room: the request must end all the same.
         except Exception as error:  # noqa: BLE001
-            end = self._explain(error, request).said()
-            self.channel.send(end.event, number, end.facts)
+            self.channel.send(handlers.failed(error, asked.request), asked.number)
 
-    def _do(self, request: dict[str, Any]) -> Say | None:
+    def _do(self, asked: _Asked, handlers: Handlers) -> End | None:
         """Do one request; give its last message, None when all is to stop."""
-        number: int = request["id"]
+        number = asked.number
         try:
-            start = self._works.get(str(request.get("do")))
-            if start is None:
-                raise Failure(OTHER, f"There is no such request: {request.get('do')}.")
-            work = start(request)
-            said = 0.0
+            work = handlers.start(asked.request)
+            told = 0.0
             try:
                 while not self._is_over(number):
                     try:
-                        say = next(work)
+                        reply = next(work)
                     except StopIteration as stop:
                         return stop.value
-                    is_progress = say.event == "progress"
-                    if not is_progress or _is_news(say, said):
-                        self.channel.send(say.event, number, say.facts, say.arrays)
-                        said = time.monotonic() if is_progress else said
-                    if is_progress and not _is_question(request):
-                        self._answer_within(number)
-                return None if self._is_stopped else Say("cancelled")
+                    if not isinstance(reply, Working):
+                        self.channel.send(reply, number)
+                        continue
+                    if _is_news(reply, told):
+                        self.channel.send(reply, number)
+                        told = time.monotonic()
+                    if not asked.is_question:
+                        self._answer_within(number, handlers)
+                return None if self._is_stopped else Cancelled()
             finally:
                 work.close()
         except BrokenPipeError:  # nobody is left to be told
             raise
         # Whatever it is, it ends one request and not the engine.
         except Exception as error:  # noqa: BLE001
-            return self._explain(error, request).said()
+            return handlers.failed(error, asked.request)
 
-    def _answer_within(self, number: int) -> None:
+    def _answer_within(self, number: int, handlers: Handlers) -> None:
         """Answer questions while an analysis rests."""
         while not self._is_over(number):
             question = self._next_question()
             if question is None:
                 return
-            self._work_off(question)
+            self._work_off(question, handlers)
 
     def _is_over(self, number: int) -> bool:
         return self._is_stopped or number in self._cancelled
 
 
-def _is_question(request: Mapping[str, Any]) -> bool:
-    return str(request.get("do")) in QUESTIONS
-
-
-def _is_news(say: Say, said: float) -> bool:
-    is_step = say.facts["done"] == 0 or say.facts["done"] >= say.facts["total"]
-    return is_step or time.monotonic() - said >= PROGRESS_SECONDS
+def _is_news(working: Working, told: float) -> bool:
+    progress = working.progress
+    is_step = progress is None or not 0 < progress.done < progress.total
+    return is_step or time.monotonic() - told >= PROGRESS_SECONDS

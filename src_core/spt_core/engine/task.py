@@ -3,18 +3,18 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spt_core.engine import failures
 from spt_core.engine.cache import Entry, entry_for
-from spt_core.engine.desk import Desk
-from spt_core.engine.messages import MODEL, UNREADABLE, Failure, Request
-from spt_core.engine.titles import given_title, in_words
+from spt_core.engine.failures import RequestError, title_of
+from spt_core.engine.loaded import LoadedModels
+from spt_core.engine.protocol import Analyse, Failed, FailureKind
 from spt_core.errors import InputError
 from spt_core.insight.growing import settings_for
 from spt_core.learning.model_file import SlideModel
 from spt_core.patches import EncodeSettings, PatchEncoder
 from spt_core.slides import Slide, open_slide
-from spt_core.slides.grid import MissingPixelSizeError, patch_step
+from spt_core.slides.grid import PatchGrid, TooSmallError, lay_grid, patch_step
 from spt_core.slides.stain import NO_STAIN
+from spt_core.slides.tissue import Tissue, find_tissue
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,80 +22,80 @@ class Task:
     """All that an analysis needs, opened and checked."""
 
     slide: Slide
-    title: str
     model: SlideModel | None
     encoder: PatchEncoder
     settings: EncodeSettings
     entry: Entry
-    wants_map: bool
+    maps_classes: bool
 
-    @property
-    def maps_classes(self) -> bool:
-        return self.wants_map and self.model is not None and bool(self.model.classes)
+    def tissue(self) -> Tissue:
+        """Where the tissue is, as it was kept or as it is found now."""
+        tissue = self.entry.tissue()
+        if tissue is None:
+            tissue = find_tissue(self.slide)
+            self.entry.keep_tissue(tissue)
+        return tissue
 
-    def in_words(self, text: str) -> str:
-        """A sentence of the core, which knows the slide by its key alone."""
-        return in_words(text, self.title, self.entry.key, self.slide.path)
+    def grid(self, tissue: Tissue) -> PatchGrid:
+        settings = self.settings
+        try:
+            grid = lay_grid(
+                self.slide,
+                tissue,
+                patch_size=settings.patch_size or 1,
+                target_mpp=settings.target_mpp or 1.0,
+                min_tissue=settings.min_tissue,
+            )
+        except TooSmallError as error:
+            failed = Failed(FailureKind.TOO_SMALL, tissue=tissue)
+            raise RequestError(failed) from error
+        if len(grid) == 0:
+            raise RequestError(Failed(FailureKind.NO_TISSUE, tissue=tissue))
+        return grid
 
 
-def open_asked(request: Request) -> Slide:
-    mpp = request.get("slide_mpp")
+def open_asked(request: Analyse) -> Slide:
     try:
-        return open_slide(request["slide"], None if mpp is None else float(mpp))
+        return open_slide(request.slide, request.slide_mpp, title=title_of(request))
     except InputError as error:
-        path = Path(request["slide"]).expanduser().absolute()
-        sentence = in_words(str(error), given_title(request), path, request["slide"])
-        raise Failure(UNREADABLE, sentence) from error
+        raise RequestError(Failed(FailureKind.UNREADABLE, str(error))) from error
 
 
-def task_of(request: Request, desk: Desk, slide: Slide) -> Task:
-    device = request.get("device") or "auto"
+def task_of(request: Analyse, loaded: LoadedModels, slide: Slide) -> Task:
     settings = EncodeSettings(
-        slide_mpp=request.get("slide_mpp"),
-        device=device,
-        batch_size=request.get("batch_size"),
-        stain=request.get("stain") or NO_STAIN,
+        slide_mpp=request.slide_mpp,
+        device=request.device or "auto",
+        batch_size=request.batch_size,
+        stain=request.stain or NO_STAIN,
     )
-    title = given_title(request) or slide.path.name
-    asked = request.get("encoder")
     model = None
-    if request.get("model"):
-        model = desk.model(request["model"], device)
+    if request.model is not None:
+        model = loaded.model(request.model, settings.device)
         try:
             settings = settings_for(model, settings)
         except InputError as error:
-            raise Failure(MODEL, str(error)) from error
-        if asked and asked != settings.encoder:
-            settings = replace(settings, weights=Path(asked))
-    elif asked:
-        settings = replace(settings, encoder=str(asked))
-    encoder = desk.encoder(settings.encoder, settings.weights)
+            raise RequestError(Failed(FailureKind.MODEL, str(error))) from error
+        if request.encoder and request.encoder != settings.encoder:
+            settings = replace(settings, weights=Path(request.encoder))
+    elif request.encoder:
+        settings = replace(settings, encoder=request.encoder)
+    encoder = loaded.encoder(settings.encoder, settings.weights)
     patch_size, target_mpp = settings.patch(encoder.card)
     settings = replace(settings, patch_size=patch_size, target_mpp=target_mpp)
     _refuse_unlike(model, encoder)
-    try:
-        patch_step(slide, patch_size=patch_size, target_mpp=target_mpp)
-    except MissingPixelSizeError:
-        raise failures.no_pixel_size(title) from None
-    except InputError:
-        raise failures.too_coarse(title, slide.mpp or 0.0, target_mpp) from None
+    patch_step(slide, patch_size=patch_size, target_mpp=target_mpp)
     identity = {
         **settings.identity(encoder.card, encoder.sha256),
         "slide": slide.fingerprint,
         "slide_mpp": slide.mpp_xy,
     }
-    folder = Path(request["features"])
-    entry = entry_for(folder, identity)
-    wants_map = bool(request.get("class_map", True))
-    return Task(slide, title, model, encoder, settings, entry, wants_map)
+    entry = entry_for(request.features, identity)
+    maps_classes = request.class_map and model is not None and bool(model.classes)
+    return Task(slide, model, encoder, settings, entry, maps_classes)
 
 
 def _refuse_unlike(model: SlideModel | None, encoder: PatchEncoder) -> None:
     """Say at once, not after the encoding, that model and encoder do not belong."""
     stated = None if model is None else model.card.tokens.encoder_sha256
     if stated is not None and stated != encoder.sha256:
-        raise Failure(
-            MODEL,
-            f"This model learned with another version of {encoder.card.name} than the "
-            "one on this computer. Give the one that it came with under Advanced.",
-        )
+        raise RequestError(Failed(FailureKind.OTHER_ENCODER, encoder.card.name))

@@ -21,6 +21,10 @@ MOST_PATCHES = 4096
 REPEATS = 3
 
 
+class NoClassError(InputError):
+    """A model names no class whose probability could be followed."""
+
+
 def faithfulness(
     model: SlideModel,
     tokens: Tokens,
@@ -36,7 +40,7 @@ def faithfulness(
         The class whose probability to follow; the most likely one if not given.
     """
     if not model.classes:
-        raise InputError("This model names no classes: there is nothing to follow.")
+        raise NoClassError("This model names no classes: there is nothing to follow.")
     if len(tokens) == 0:
         raise InputError("An empty slide has no patches to remove.")
     count = len(tokens)
@@ -46,7 +50,7 @@ def faithfulness(
         )
     whole = predict(model, tokens)
     if whole.probabilities is None:
-        raise InputError(f"There is no class to follow. {prediction_sentence(whole)}")
+        raise NoClassError(f"There is no class to follow. {prediction_sentence(whole)}")
     if class_name is None:
         class_name = model.classes[whole.top or 0]
     elif class_name not in model.classes:

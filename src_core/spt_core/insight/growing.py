@@ -26,10 +26,9 @@ from spt_core.patches import (
     SlideStarted,
     encode_slide,
 )
-from spt_core.slides import open_slide, slide_name
-from spt_core.slides.grid import lay_grid
+from spt_core.patches.job import NoTissueError
+from spt_core.slides import Slide, open_slide, slide_name
 from spt_core.slides.stain import NO_STAIN
-from spt_core.slides.tissue import find_tissue
 from spt_core.tokens import TokenFacts, Tokens
 
 FIRST, FEWEST = 128, 16
@@ -118,16 +117,14 @@ def predict_slide(
                     yield predict(model, tokens, total=total, **ask)  # type: ignore[arg-type]
                 else:
                     yield event
-    except InputError:
-        if not has_no_tissue(path, settings):
-            raise
+    except NoTissueError:
         return predict(model, no_tokens(model, path))
     tokens = read_for(model, result.path)
     return predict(model, tokens, **ask)  # type: ignore[arg-type]
 
 
 def grow_tokens(
-    path: str | Path,
+    slide: str | Path | Slide,
     features: str | Path,
     settings: EncodeSettings,
     *,
@@ -153,7 +150,7 @@ def grow_tokens(
     next_look: int | None = None
     looked = time.perf_counter()
     pause = every
-    events = encode_slide(path, features, settings, **options)
+    events = encode_slide(slide, features, settings, **options)
     with closing(events):
         while True:
             try:
@@ -195,23 +192,6 @@ def joined(parts: list[Tokens]) -> Tokens:
         p=np.concatenate([part.p for part in parts]),
         xy=np.concatenate([part.xy for part in parts]),
     )
-
-
-def has_no_tissue(path: str | Path, settings: EncodeSettings) -> bool:
-    """Whether a slide that cannot be encoded is simply empty."""
-    try:
-        slide = open_slide(path, settings.slide_mpp)
-        grid = lay_grid(
-            slide,
-            find_tissue(slide),
-            patch_size=settings.patch_size or 1,
-            target_mpp=settings.target_mpp or 1.0,
-            min_tissue=settings.min_tissue,
-            allow_upsampling=settings.allow_upsampling,
-        )
-    except (InputError, OSError):
-        return False
-    return len(grid) == 0
 
 
 def no_tokens(model: SlideModel, path: str | Path) -> Tokens:

@@ -94,7 +94,7 @@ class ModelWords:
         card = self.card
         rows = (
             ("File", self.path.name),
-            ("Patch encoder", card.tokens.encoder),
+            ("Sees patches by", card.tokens.encoder),
             ("Patch", self.patch),
             ("Stain", card.tokens.stain),
             ("Objective", card.objective),
@@ -105,7 +105,7 @@ class ModelWords:
 
 
 def read_model_words(path: str | os.PathLike[str]) -> ModelWords:
-    """Read the card of a model file, to be told."""
+    """Read the card of a model file, to put it into words."""
     return ModelWords(Path(path), read_model_card(path))
 
 

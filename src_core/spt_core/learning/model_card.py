@@ -15,10 +15,9 @@ from typing import Any
 from spt_core import card_file
 from spt_core.card_file import DataSource
 from spt_core.errors import InputError
-from spt_core.learning.settings import SUPERVISED
 from spt_core.learning.views import THE_PAPERS, ViewSettings
 from spt_core.records import from_record, the_rest, to_record
-from spt_core.tokens import TokenFacts
+from spt_core.tokens.tokens import TokenFacts
 
 KIND = "spt-slide-model"
 FORMAT = 1
@@ -113,6 +112,9 @@ class Stage:
 
     @property
     def with_labels(self) -> bool:
+        # Reading a card needs no settings of training, which take a while to load.
+        from spt_core.learning.settings import SUPERVISED
+
         return self.objective in SUPERVISED
 
     def has_slide(self, fingerprint: str) -> bool:

@@ -1,8 +1,8 @@
-"""Encoding on several processes or machines, by dask.distributed.
+"""Encoding on several processes or machines, with dask.distributed.
 
-Slides are independent, so a task is a slide. The scheduler gives a lost worker's slides
-to others, which go on from what that worker had written; a slide's lock sees to it that
-it has one writer.
+Slides are independent, so each is one task. The scheduler gives a lost worker's slides
+to others, which continue from what that worker had written; a lock per slide makes sure
+that it has one writer.
 """
 
 import logging
@@ -27,14 +27,14 @@ from spt_core.patches.settings import (
     SlideTask,
 )
 
-# A slide during which so many workers died is given up.
+# A slide during which this many workers died is given up.
 _LOST_WORKERS = 3
 # A lost worker that is still alive may hold its slide's lock for a while.
 _LOCK_SECONDS = 30.0
 _REPORT_SECONDS = 1.0
 _CONNECT_SECONDS = 10.0
 
-# A worker loads an encoder once, not once a slide.
+# A worker loads an encoder once, not once per slide.
 _encoders: dict[tuple[Any, ...], TorchEncoder] = {}
 
 
@@ -47,12 +47,12 @@ def encode_on_cluster(
 ) -> Generator[Event, None, list[SlideResult]]:
     """Encode slides on ``workers`` local processes, or on a running scheduler's.
 
-    Closing the generator cancels what has not begun; slides in work stop at their
+    Closing the generator cancels what has not begun; slides in progress stop at their
     next report and keep what is done.
     """
     from distributed import Client, LocalCluster
 
-    # An encoder that cannot be loaded is said once, not once a slide.
+    # An encoder that cannot be loaded is reported once, not once per slide.
     load_encoder(settings.encoder, settings.weights)
     local = scheduler is None
     if local:
@@ -95,7 +95,7 @@ def _shared_gpus(wanted: str, workers: int) -> Iterator[Note]:
 
 
 def _share_of_this_computer(settings: EncodeSettings, workers: int) -> EncodeSettings:
-    """Divide the cores, unless somebody has decided otherwise."""
+    """Divide the cores among the workers, unless the settings say otherwise."""
     cores = max(1, (os.cpu_count() or 1) // workers)
     lanes, _ = devices.usual_lanes(devices.choose_device(settings.device))
     return replace(
@@ -133,7 +133,7 @@ def _run(
         )
         futures[future] = task
         future.add_done_callback(ended.put)
-    board = _Board(len(tasks))
+    board = _Totals(len(tasks))
     results: list[SlideResult] = []
     try:
         while len(results) < len(tasks):
@@ -169,7 +169,7 @@ def _result(future: Any, task: SlideTask) -> SlideResult:
     return SlideResult(task.name, "failed", reason=reason)
 
 
-class _Board:
+class _Totals:
     """Adds up what the workers report."""
 
     def __init__(self, slides: int) -> None:

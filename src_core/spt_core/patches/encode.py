@@ -14,7 +14,7 @@ from spt_core import devices
 from spt_core.errors import InputError
 from spt_core.events import Note, Progress
 from spt_core.patches.encoder import PatchEncoder
-from spt_core.patches.job import Order, SlideJob, prepare
+from spt_core.patches.job import NotWrittenError, Order, SlideJob, prepare
 from spt_core.patches.order import outwards
 from spt_core.patches.pipeline import Pipeline
 from spt_core.patches.registry import load_encoder
@@ -26,6 +26,7 @@ from spt_core.patches.settings import (
     SlideStarted,
     SlideTask,
 )
+from spt_core.slides import Slide
 from spt_core.slides.grid import PatchGrid
 from spt_core.slides.names import slide_name
 from spt_core.slides.tissue import Tissue
@@ -33,12 +34,12 @@ from spt_core.tokens import layout
 
 Event = Progress | Note | SlideStarted | PartialTokens | SlideResult
 
-# The rate is that of the last so many seconds.
+# The rate is measured over the last seconds, this many.
 _RATE_SECONDS = 20.0
 
 
 def encode_slide(
-    path: str | Path,
+    slide: str | Path | Slide,
     out: str | Path,
     settings: EncodeSettings | None = None,
     *,
@@ -47,14 +48,17 @@ def encode_slide(
     order: Order | None = None,
     name: str | None = None,
     tissue: Tissue | None = None,
+    grid: PatchGrid | None = None,
 ) -> Generator[Event, None, SlideResult]:
     """Encode one slide into a feature file, showing tokens as they come.
 
     Closing the generator stops the work within one batch and keeps what is done; the
-    same call then goes on from there.
+    same call then continues from there.
 
     Parameters
     ----------
+    slide
+        The file, or a slide that is open: its title is what sentences call it.
     out
         The folder of the feature file.
     encoder
@@ -62,11 +66,11 @@ def encode_slide(
     l0_from
         Begin at this level-0 (x, y) and go outwards, instead of from coarse to fine.
     order
-        In which order to encode, instead of either.
+        Order of encoding, instead of either.
     name
         What to call the slide and its feature file, where not by its own name.
-    tissue
-        Where the tissue is, if that is known already.
+    tissue, grid
+        Where the tissue is, and which patches to encode, if that is known already.
 
     Yields
     ------
@@ -78,9 +82,17 @@ def encode_slide(
     InputError
         Where the slide cannot be encoded, with the reason.
     """
-    path = Path(path)
+    opened = slide if isinstance(slide, Slide) else None
+    path = slide.path if isinstance(slide, Slide) else Path(slide)
     name = name or slide_name(path)
-    task = SlideTask(path, name, Path(out) / f"{name}{layout.ENDING}", tissue=tissue)
+    task = SlideTask(
+        path,
+        name,
+        Path(out) / f"{name}{layout.ENDING}",
+        slide=opened,
+        tissue=tissue,
+        grid=grid,
+    )
     if order is None and l0_from is not None:
         order = partial(_outwards, l0_from)
     events = encode_slides(
@@ -91,7 +103,7 @@ def encode_slide(
             if not isinstance(event, SlideResult):
                 yield event
             elif event.status in ("failed", "busy"):
-                raise event.error(event.reason)
+                raise event.error or InputError(event.reason)
             else:
                 return event
     raise RuntimeError("the slide neither ended nor failed")
@@ -149,12 +161,15 @@ def encode_slides(
 
 
 def _take(
-    step: SlideJob | SlideResult | Encoded,
+    step: SlideJob | SlideResult | Encoded | Note,
     running: list[SlideJob],
     meter: "_Meter",
     give_tokens: bool,
 ) -> Iterator[Event]:
     """Deal with one thing that came out of the pipeline."""
+    if isinstance(step, Note):
+        yield step
+        return
     if isinstance(step, SlideResult):
         meter.ended(step)
         yield step
@@ -165,8 +180,7 @@ def _take(
         done = len(job.grid) - job.todo
         meter.started(job)
         yield SlideStarted(job.name, len(job.grid), done)
-        for note in job.notes:
-            yield Note(note)
+        yield from job.notes
         if give_tokens:
             for rows in job.partial.chunks():
                 yield PartialTokens(job.name, job.tokens(rows, job.partial.read(rows)))
@@ -174,17 +188,18 @@ def _take(
         job = step.job
         if job.cancelled:
             return
-        why = ""
+        why: InputError | None = None
         try:
             _keep(step)
         except OSError as error:
-            why = _why_not_written(job, error)
-        if job.broken:
-            why = why or (
-                f"{job.name} cannot be read ({job.broken}). What was encoded before is "
-                "kept: see whether the file is whole, and run the same command again."
+            why = _not_written(job, error)
+        if job.broken and why is None:
+            why = InputError(
+                f"{job.title} cannot be read ({job.broken}). What was encoded before "
+                "is kept: see whether the file is whole, and run the same command "
+                "again."
             )
-        if why:
+        if why is not None:
             running.remove(job)
             job.partial.close()
             result = job.failed(why)
@@ -201,9 +216,8 @@ def _take(
             result = job.finish()
         except OSError as error:
             job.partial.close()
-            result = job.failed(_why_not_written(job, error))
-        for note in job.notes[said:]:
-            yield Note(note)
+            result = job.failed(_not_written(job, error))
+        yield from job.notes[said:]
         meter.ended(result)
         yield result
 
@@ -218,11 +232,13 @@ def _keep(encoded: Encoded) -> None:
     job.finished += len(encoded.rows) + len(encoded.unreadable)
 
 
-def _why_not_written(job: SlideJob, error: OSError) -> str:
-    return (
-        f"the features of {job.name} cannot be written to {job.task.out.parent}: "
-        f"{error.strerror or error}. What was written before is kept: make room or "
-        "allow writing, and run the same command again."
+def _not_written(job: SlideJob, error: OSError) -> NotWrittenError:
+    folder, cause = job.task.out.parent, error.strerror or str(error)
+    return NotWrittenError(
+        f"the features of {job.title} cannot be written to {folder}: {cause}. What was "
+        "written before is kept: make room or allow writing, and run the same command "
+        "again.",
+        f"{folder}: {cause}",
     )
 
 
@@ -235,7 +251,7 @@ def _outwards(
 
 
 class _Meter:
-    """How far a run is. The patches of slides not yet seen are guessed from others."""
+    """Progress of a run; the patches of slides not yet opened are estimated."""
 
     def __init__(self, slides: int) -> None:
         self.slides = slides
@@ -271,7 +287,7 @@ class _Meter:
 def slide_tasks(
     paths: Iterable[Path], out: Path, mpp_by_name: dict[str, float] | None = None
 ) -> list[SlideTask]:
-    """One task a slide; two slides of one name stop the run."""
+    """One task per slide; two slides of one name stop the run."""
     tasks: dict[str, SlideTask] = {}
     for path in paths:
         name = slide_name(path)

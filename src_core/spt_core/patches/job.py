@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.errors import InputError
+from spt_core.events import Note, NoticeKind
 from spt_core.memory import give_back
 from spt_core.patches.encoder_card import EncoderCard
 from spt_core.patches.order import coarse_to_fine
@@ -26,16 +27,11 @@ from spt_core.slides.tissue import find_tissue
 from spt_core.tokens import layout, writing
 from spt_core.tokens.feature_file import UM_AT_1X
 from spt_core.tokens.tokens import TokenFacts, Tokens
-from spt_core.tokens.writing import (
-    OtherWorkError,
-    PartialFeatures,
-    SlideInUseError,
-    differences,
-)
+from spt_core.tokens.writing import PartialFeatures, SlideInUseError, differences
 
 log = logging.getLogger(__name__)
 
-# Pixels; giving memory back takes longer than finding the tissue of a small slide.
+# Pixels: below this, returning memory takes longer than finding the tissue.
 _LARGE_MASK = 2**20
 
 Order = Callable[[PatchGrid, NDArray[np.int64]], Iterator[NDArray[np.int64]]]
@@ -45,9 +41,21 @@ class UnreadableSlideError(InputError):
     """Nothing of a slide's tissue can be decoded."""
 
 
+class NoTissueError(InputError):
+    """A slide shows no tissue, or too little for a single patch."""
+
+
+class NotWrittenError(InputError):
+    """Features cannot be written; ``reason`` says where, and what the system says."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 @dataclass(eq=False)
 class SlideJob:
-    """A slide that is ready: what to read, in which order, and where it goes."""
+    """A slide that is ready: what to read, in which order, and where to write it."""
 
     task: SlideTask
     slide: Slide
@@ -55,14 +63,14 @@ class SlideJob:
     facts: TokenFacts
     partial: PartialFeatures
     extra: dict[str, Any]
-    size: int  # pixels a side as the encoder sees a patch
+    size: int  # side of a patch in pixels, as the encoder sees it
     blocks: Iterator[NDArray[np.int64]]
     todo: int
-    notes: list[str]
+    notes: list[Note]
     stain: StainStep | None = None  # what makes the slide's stains the reference's
     started: float = field(default_factory=time.perf_counter)
     cancelled: bool = False
-    broken: str = ""  # what a reader met that is no matter of single patches
+    broken: str = ""  # an error that concerns more than single patches
     unreadable: int = 0
     finished: int = 0  # rows of this run that are done or could not be read
     rest: NDArray[np.int64] | None = None  # of a block larger than a batch
@@ -70,6 +78,11 @@ class SlideJob:
     @property
     def name(self) -> str:
         return self.task.name
+
+    @property
+    def title(self) -> str:
+        """What sentences call the slide."""
+        return self.task.title
 
     @property
     def patch_shape(self) -> tuple[int, int]:
@@ -88,33 +101,39 @@ class SlideJob:
     def finish(self) -> SlideResult:
         """Write the feature file."""
         if self.unreadable:
-            self.notes.append(
-                f"{self.name}: {self.unreadable} of {len(self.grid)} patches cannot be "
-                "decoded and are left out."
+            sentence = (
+                f"{self.title}: {self.unreadable} of {len(self.grid)} patches cannot "
+                "be decoded and are left out."
             )
+            values = {"patches": self.unreadable}
+            self.notes.append(Note(sentence, NoticeKind.UNREADABLE_PARTS, values))
         if len(self.partial.done) == 0:
             self.partial.close()
             reason = "none of its patches can be decoded."
-            return self.failed(reason, UnreadableSlideError)
+            return self.failed(UnreadableSlideError(reason))
         count = self.partial.finish(
             self.grid.g_rc, self.grid.l0_xy, self.facts, self.extra
         )
         seconds = time.perf_counter() - self.started
         return SlideResult(
-            self.name, "done", self.task.out, count, seconds, notes=tuple(self.notes)
+            self.name, "done", self.task.out, count, seconds, notes=self._sentences
         )
 
-    def failed(self, reason: str, error: type[InputError] = InputError) -> SlideResult:
+    def failed(self, error: InputError) -> SlideResult:
         self.cancelled = True
         seconds = time.perf_counter() - self.started
         return SlideResult(
             self.name,
             "failed",
             seconds=seconds,
-            reason=reason,
-            notes=tuple(self.notes),
+            reason=str(error),
+            notes=self._sentences,
             error=error,
         )
+
+    @property
+    def _sentences(self) -> tuple[str, ...]:
+        return tuple(note.message for note in self.notes)
 
 
 def prepare(
@@ -129,21 +148,23 @@ def prepare(
     Never raises: whatever is wrong with one slide must not stop the others.
     """
     started = time.perf_counter()
-    kind = InputError
+    status, why = "failed", InputError()
     try:
         return _prepare(task, settings, card, sha256, order)
     except SlideInUseError as error:
-        return SlideResult(task.name, "busy", reason=str(error), error=SlideInUseError)
-    except OtherWorkError as error:
-        reason, kind = str(error), OtherWorkError
-    except (InputError, OSError) as error:
-        reason = str(error)
+        status, why = "busy", error
+    except InputError as error:
+        why = error
+    except OSError as error:
+        why = InputError(str(error))
     # A file can be broken in ways that no library foresaw.
     except Exception as error:
         log.exception("%s cannot be prepared", task.path)
-        reason = f"{type(error).__name__}: {error}"
+        why = InputError(f"{type(error).__name__}: {error}")
+    # What its traceback holds, the open slide above all, is not kept with the result.
+    why.__cause__ = why.__context__ = why.__traceback__ = None
     seconds = time.perf_counter() - started
-    return SlideResult(task.name, "failed", seconds=seconds, reason=reason, error=kind)
+    return SlideResult(task.name, status, seconds=seconds, reason=str(why), error=why)
 
 
 def _prepare(
@@ -161,34 +182,45 @@ def _prepare(
         ended = _finished(task, settings, identity)
         if ended is not None:
             return ended
-    slide = open_slide(task.path, _given_mpp(task, settings))
+    slide = _opened(task, settings)
     patch_size, target_mpp = settings.patch(card)
     patch: dict[str, Any] = {
         "patch_size": patch_size,
         "target_mpp": target_mpp,
         "allow_upsampling": settings.allow_upsampling,
     }
-    patch_step(slide, **patch)  # what is wrong with the pixel size is said at once
+    if task.grid is None:
+        patch_step(slide, **patch)  # what is wrong with the pixel size is said at once
     tissue = task.tissue or find_tissue(slide)
     if tissue.mask.size > _LARGE_MASK:
         give_back()
-    grid = lay_grid(slide, tissue, min_tissue=settings.min_tissue, **patch)
+    grid = task.grid
+    if grid is None:
+        grid = lay_grid(slide, tissue, min_tissue=settings.min_tissue, **patch)
     if len(grid) == 0:
-        raise InputError(
-            f"{task.path.name}: no tissue was found ({tissue.share:.1%} of the slide, "
-            f"no patch with {settings.min_tissue:.0%} or more). If there is some, try "
-            "a smaller --min-tissue or --patch-size."
+        raise NoTissueError(
+            f"{slide.title}: no tissue was found ({tissue.share:.1%} of the slide, no "
+            f"patch with {settings.min_tissue:.0%} or more). If there is some, try a "
+            "smaller --min-tissue or --patch-size."
         )
-    stain, said = stain_step(settings.stain, task.name, slide, tissue, grid)
+    stain, said = stain_step(settings.stain, task.title, slide, tissue, grid)
+    enlarged = {"slide_mpp": slide.mpp or 0.0, "target_mpp": target_mpp}
+    notes = [
+        *(Note(sentence) for sentence in (*slide.notes, *tissue.notes)),
+        *(Note(sentence, NoticeKind.UPSAMPLED, enlarged) for sentence in grid.notes),
+        *(Note(sentence) for sentence in said),
+    ]
     identity["slide_fingerprint"] = slide.fingerprint
     identity["slide_mpp"] = slide.mpp_xy
     identity["grid"] = hashlib.sha256(grid.g_rc.tobytes()).hexdigest()[:16]
     try:
         partial = PartialFeatures(task.out, identity, card.dim)
     except OSError as error:
-        raise InputError(
+        reason = f"{task.out.parent}: {error.strerror or error}"
+        raise NotWrittenError(
             f"The folder {task.out.parent} cannot be written to: "
-            f"{error.strerror or error}. Choose another --out."
+            f"{error.strerror or error}. Choose another --out.",
+            reason,
         ) from error
     # Another process may have finished the slide while this one looked for tissue.
     ended = None if settings.redo else _finished(task, settings, finished_as)
@@ -214,7 +246,7 @@ def _prepare(
         card.input_size or patch_size,
         blocks,
         len(todo),
-        [*slide.notes, *tissue.notes, *grid.notes, *said],
+        notes,
         stain,
     )
 
@@ -229,9 +261,9 @@ def _coarse_to_fine(
 def _finished(
     task: SlideTask, settings: EncodeSettings, identity: dict[str, Any]
 ) -> SlideResult | None:
-    """Whether the feature file is there.
+    """The result of an earlier run, where the feature file exists.
 
-    The slide is opened only if it was touched or another pixel size is given for it.
+    The slide is opened only if its file was touched or another pixel size is given.
     """
     if not task.out.exists():
         return None
@@ -244,7 +276,7 @@ def _finished(
             count = len(coords)
     except (OSError, KeyError) as error:
         raise InputError(
-            f"{task.out} is there but is no feature file ({error}). Remove it, or "
+            f"{task.out} exists but is not a feature file ({error}). Remove it, or "
             "encode again with --redo."
         ) from error
     have = {name: _plain(stored.get(name)) for name in identity}
@@ -255,10 +287,10 @@ def _finished(
     _refuse_other_mpp(task, settings, stored, identity)
     state = _slide_state(task.path)
     if (stored.get(writing.SLIDE_BYTES), stored.get(writing.SLIDE_MTIME)) != state:
-        slide = open_slide(task.path, _given_mpp(task, settings))
+        slide = _opened(task, settings)
         if slide.fingerprint != stored.get(layout.SLIDE_FINGERPRINT):
             raise InputError(
-                f"{task.path.name} is not the slide that {task.out.name} was made "
+                f"{slide.title} is not the slide that {task.out.name} was made "
                 "from: the file has changed. Encode it again with --redo."
             )
     return SlideResult(task.name, "skipped", task.out, count, reason="already done")
@@ -279,9 +311,9 @@ def _refuse_other_mpp(
     stored: dict[str, Any],
     identity: dict[str, Any],
 ) -> None:
-    """Refuse features of another pixel size of the slide than the one given now.
+    """Refuse features that were made with another pixel size than the one given now.
 
-    Files of before do not state it: in them the size of a patch on the slide tells.
+    Older files do not state it: there, the size of a patch on the slide tells.
     """
     given = _given_mpp(task, settings)
     if given is None:
@@ -298,13 +330,17 @@ def _refuse_other_mpp(
     if have is None or have == as_stored((given, given)):
         return
     # What the slide itself says comes before what is given.
-    mpp_xy = open_slide(task.path, given).mpp_xy or (given, given)
+    mpp_xy = _opened(task, settings).mpp_xy or (given, given)
     _refuse_other(task, {name: have}, {name: as_stored(mpp_xy)})
 
 
 def _mpp_in_words(mpp_xy: Sequence[float]) -> str:
     x, y = (f"{n:.6g}" for n in mpp_xy)
     return x if x == y else f"{x} × {y}"
+
+
+def _opened(task: SlideTask, settings: EncodeSettings) -> Slide:
+    return task.slide or open_slide(task.path, _given_mpp(task, settings))
 
 
 def _given_mpp(task: SlideTask, settings: EncodeSettings) -> float | None:

@@ -1,10 +1,10 @@
-"""From slides to vectors with the device never waiting.
+"""From slides to features without letting the device wait.
 
 Threads hand work on under one lock: a *preparer* makes slides ready, one ahead;
 *readers* fill batches of pixels in a ring of buffers; *lanes* encode full batches;
-whoever runs the pipeline takes the results, in the order in which they were read: any
-prefix is to be a fair sample, though batches overtake one another on their way. Every
-hand-over is bounded, so memory does not depend on the size of a slide.
+the caller of ``run`` takes the results in the order in which they were read, because
+any prefix must be a fair sample, though batches overtake one another on their way.
+Every queue is bounded, so memory does not depend on the size of a slide.
 """
 
 import logging
@@ -19,16 +19,22 @@ import torch
 from numpy.typing import NDArray
 
 from spt_core import devices
+from spt_core.events import Note, NoticeKind
 from spt_core.patches.encoder import PatchEncoder
 from spt_core.patches.job import SlideJob
 from spt_core.patches.reading import read_patches
-from spt_core.patches.ring import Batch, BlockPlace, Encoded, Slot, capacity
+from spt_core.patches.ring import BlockPlace, Encoded, PatchBatch, Slot, capacity
 from spt_core.patches.settings import SlideResult
 from spt_core.tokens import writing
 
 log = logging.getLogger(__name__)
 
 _MAX_RESULTS = 16
+_SMALLER = Note(
+    "Memory ran short, so the work goes on in smaller batches. That is slower, and the "
+    "result is the same.",
+    NoticeKind.SMALLER_BATCHES,
+)
 
 
 class Pipeline:
@@ -70,12 +76,13 @@ class Pipeline:
         self._all_prepared = False
         self._job: SlideJob | None = None
         self._capacity = 1  # of a batch of that job
-        self._batch: Batch | None = None
-        self._full: deque[Batch] = deque()
+        self._batch: PatchBatch | None = None
+        self._full: deque[PatchBatch] = deque()
         self._results: deque[Any] = deque()
         self._early: dict[int, Encoded] = {}  # by number, of batches not yet due
         self._begun = 0
         self._given = 0
+        self._is_smaller = False
         self._stopped = False
         self._lock = Condition()
         self._turn = Lock()  # one reader at a time decides what it reads
@@ -83,12 +90,13 @@ class Pipeline:
 
     def run(
         self, slides: Iterable[SlideJob | SlideResult]
-    ) -> Generator[SlideJob | SlideResult | Encoded, None, None]:
+    ) -> Generator[SlideJob | SlideResult | Encoded | Note, None, None]:
         """Encode slides in turn.
 
         ``slides`` is consumed in a thread, one slide ahead of what is read. A job is
         given out when its reading begins, then what comes of it; whoever takes that
-        counts the job's rows to know when it is complete.
+        counts the job's rows to know when it is complete. That batches became smaller
+        is a note, once.
         """
         work: list[Callable[[], None]] = [lambda: self._prepare(iter(slides))]
         work += [self._read] * self.readers + [self._encode] * self.lanes
@@ -105,7 +113,7 @@ class Pipeline:
 
         Returns
         -------
-        What was encoded and not yet taken, and the slides that nobody has taken.
+        What was encoded but not yet taken, and the slides that were not yet taken.
         """
         with self._lock:
             self._stopped = True
@@ -132,7 +140,7 @@ class Pipeline:
                 self._lock.notify_all()
 
     def _wait(self, ready: Callable[[], Any]) -> bool:
-        """Wait, holding the lock; False when all is to stop."""
+        """Wait, holding the lock; False when the pipeline is to stop."""
         self._lock.wait_for(lambda: self._stopped or ready())
         return not self._stopped
 
@@ -196,7 +204,7 @@ class Pipeline:
             with self._lock:
                 place.batch.readable[place.index] = readable
                 place.batch.reading -= 1
-                self._hand_on(place.batch)
+                self._queue_batch(place.batch)
 
     def _next_block(self) -> BlockPlace | None:
         """Take the next block and its place in a batch; None at the end."""
@@ -217,20 +225,20 @@ class Pipeline:
                     rows is not None and self._batch.has_room(rows)
                 ):
                     self._batch.is_closed = True
-                    self._hand_on(self._batch)
+                    self._queue_batch(self._batch)
                     self._batch = None
                 if rows is None:
                     self._job = None
                     self._lock.notify_all()
                     continue
                 if self._batch is None:
-                    # Waiting here, not in the lanes: one of them is to be free for the
+                    # Waiting here, not in the lanes: one of them must be free for the
                     # batch that all others wait for.
                     if not self._wait(
                         lambda: self._free and self._begun - self._given < _MAX_RESULTS
                     ):
                         return None
-                    self._batch = Batch.begin(
+                    self._batch = PatchBatch.begin(
                         job, self._begun, self._free.pop(), self._capacity, self.device
                     )
                     self._begun += 1
@@ -247,7 +255,7 @@ class Pipeline:
             rows, job.rest = rows[: self._capacity], rows[self._capacity :]
         return rows
 
-    def _hand_on(self, batch: Batch) -> None:
+    def _queue_batch(self, batch: PatchBatch) -> None:
         if batch.is_full:
             self._full.append(batch)
             self._lock.notify_all()
@@ -260,11 +268,11 @@ class Pipeline:
             while (batch := self._next_batch()) is not None:
                 encoded = self._encode_batch(batch)
                 with self._lock:
-                    self._give(batch.number, encoded)
+                    self._deliver(batch.number, encoded)
                     self._free.append(batch.slot)
                     self._lock.notify_all()
 
-    def _give(self, number: int, encoded: Encoded) -> None:
+    def _deliver(self, number: int, encoded: Encoded) -> None:
         """Hand over what is due, in turn."""
         self._wait(lambda: len(self._results) < _MAX_RESULTS)
         self._early[number] = encoded
@@ -272,13 +280,13 @@ class Pipeline:
             self._results.append(due)
             self._given += 1
 
-    def _next_batch(self) -> Batch | None:
+    def _next_batch(self) -> PatchBatch | None:
         with self._lock:
             if not self._wait(lambda: self._full or self._is_idle()):
                 return None
             return self._full.popleft() if self._full else None
 
-    def _encode_batch(self, batch: Batch) -> Encoded:
+    def _encode_batch(self, batch: PatchBatch) -> Encoded:
         job = batch.job
         rows = np.concatenate(batch.blocks)
         readable = np.concatenate(batch.readable)
@@ -305,13 +313,24 @@ class Pipeline:
                 ]
             return torch.cat(parts).float().cpu()
 
-        x, self.micro_batch = devices.with_back_off(attempt, self.micro_batch)
+        x, self.micro_batch = devices.with_back_off(
+            attempt, self.micro_batch, on_smaller=self._tell_smaller
+        )
         if precision is torch.float16 and not x.isfinite().all():
             log.warning(
                 "The encoder %s leaves the range of float16: it runs in float32 now.",
                 self.encoder.card.name,
             )
             self.precision = precision = None
-            x, self.micro_batch = devices.with_back_off(attempt, self.micro_batch)
+            x, self.micro_batch = devices.with_back_off(
+                attempt, self.micro_batch, on_smaller=self._tell_smaller
+            )
         job.extra[writing.PRECISION] = devices.precision_name(precision)
         return x
+
+    def _tell_smaller(self) -> None:
+        with self._lock:
+            if not self._is_smaller:
+                self._is_smaller = True
+                self._results.append(_SMALLER)
+                self._lock.notify_all()

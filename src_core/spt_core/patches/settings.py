@@ -8,9 +8,10 @@ from spt_core.bundled import ENCODER
 from spt_core.errors import InputError
 from spt_core.hints import Device, Hint, check
 from spt_core.precision import PRECISIONS
-from spt_core.slides.grid import MIN_TISSUE
+from spt_core.slides.grid import MIN_TISSUE, PatchGrid
+from spt_core.slides.slide import Slide
 from spt_core.slides.stain import NO_STAIN, STAINS
-from spt_core.slides.tissue import Tissue
+from spt_core.slides.tissue_mask import Tissue
 from spt_core.tokens.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -160,14 +161,22 @@ class EncodeSettings:
 class SlideTask:
     """One slide to encode, and where its features go.
 
-    ``tissue`` is given where somebody has looked for it already.
+    ``slide``, ``tissue`` and ``grid`` are given where somebody has opened it, looked
+    for its tissue or laid its grid already.
     """
 
     path: Path
     name: str
     out: Path
     mpp: float | None = None
+    slide: Slide | None = field(default=None, compare=False, repr=False)
     tissue: Tissue | None = field(default=None, compare=False, repr=False)
+    grid: PatchGrid | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def title(self) -> str:
+        """What sentences call the slide."""
+        return self.name if self.slide is None else self.slide.title
 
 
 @dataclass(frozen=True)
@@ -191,7 +200,7 @@ class PartialTokens:
 class SlideResult:
     """How a slide ended: ``done``, ``skipped``, ``failed`` or ``busy``.
 
-    ``error`` is what ``encode_slide`` raises for the last two, with the reason.
+    ``error`` is what ``encode_slide`` raises for the last two; it says the reason.
     """
 
     name: str
@@ -201,4 +210,4 @@ class SlideResult:
     seconds: float = 0.0
     reason: str = ""
     notes: tuple[str, ...] = field(default=())
-    error: type[InputError] = field(default=InputError, repr=False)
+    error: InputError | None = field(default=None, compare=False, repr=False)

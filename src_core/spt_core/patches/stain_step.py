@@ -1,4 +1,4 @@
-"""The change of a slide's stains, on the pixels that an encoder is about to see."""
+"""Stain normalisation of the pixels that an encoder is about to see."""
 
 import torch
 from torch import Tensor
@@ -17,17 +17,17 @@ from spt_core.slides.tissue import Tissue
 
 
 class StainStep:
-    """Shows pixels in the reference's stains, as ``Stains.normalised`` does.
+    """Converts pixels to the reference's stains, as ``Stains.normalised`` does.
 
     It belongs to one slide, and goes with that slide's batches to the encoder.
     """
 
     def __init__(self, stains: Stains) -> None:
-        # (red, green, blue) @ this; float32, for there are devices without more.
+        # (red, green, blue) @ this; float32, because some devices have nothing wider.
         self._matrix = torch.tensor(stains.matrix.T, dtype=torch.float32)
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """Change float32 pixels (b, 3, h, w) of 0 to 255, best kept channels last."""
+        """Convert float32 pixels (b, 3, h, w) of 0 to 255, ideally channels last."""
         # Half precision is too coarse for logarithms: a colour would drift.
         with full_precision(pixels.device):
             od = (pixels + 1).mul_(1 / LIGHT).log_().neg_()
@@ -37,15 +37,15 @@ class StainStep:
 
 
 def stain_step(
-    stain: str, name: str, slide: Slide, tissue: Tissue, grid: PatchGrid
+    stain: str, title: str, slide: Slide, tissue: Tissue, grid: PatchGrid
 ) -> tuple[StainStep | None, list[str]]:
-    """What changes a slide's stains, or a sentence that says why nothing does.
+    """What converts a slide's stains, or a message that says why nothing does.
 
-    It is not kept with unfinished work: the same slide and settings give it again.
+    It is not stored with unfinished work: the same slide and settings give it again.
     """
     if stain == NO_STAIN:
         return None, []
     try:
         return StainStep(slide_stains(slide, tissue, grid)), []
     except NoStainsError as error:
-        return None, [f"{name} is encoded in its own colours: {error}."]
+        return None, [f"{title} is encoded in its own colours: {error}."]

@@ -22,7 +22,7 @@ _CHUNK = 2**20
 
 
 def encoders_folder() -> Path:
-    """Where fetched weights are kept; the environment may name another place."""
+    """Where fetched weights are kept; the environment may name another folder."""
     cache = os.environ.get("NAPARI_SPT_CACHE") or user_cache_dir("napari-spt", False)
     return Path(cache) / "encoders"
 
@@ -72,6 +72,7 @@ def fill(
         if not name.removeprefix("module.").startswith(leave_out)
         or name.removeprefix("module.") in wanted
     }
+    # Counters used in training; files leave them out, and nothing depends on them.
     missing = [
         name for name in wanted if name not in given and not counts_batches(name)
     ]

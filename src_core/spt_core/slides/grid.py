@@ -1,7 +1,7 @@
 """Which square patches of a slide are encoded, and how each is read.
 
 The lattice starts at (0, 0) of the full level-0 canvas; its step is a whole number of
-level-0 pixels, one an axis. Coordinates are prefixed: ``g_`` grid (row, col), ``l0_``
+level-0 pixels, one per axis. Coordinates are prefixed: ``g_`` grid (row, col), ``l0_``
 level-0 pixels (x, y), ``lv_`` pixels of the level that is read.
 """
 
@@ -13,23 +13,37 @@ from numpy.typing import NDArray
 
 from spt_core.errors import InputError
 from spt_core.slides.slide import Slide
-from spt_core.slides.tissue import Tissue
+from spt_core.slides.tissue_mask import Tissue
 
 # The paper's: 300 pixels of 0.5 micrometres.
 PATCH_SIZE = 300
 TARGET_MPP = 0.5
-# A patch is kept when so much of it is tissue.
+# A patch is kept when at least this share of it is tissue.
 MIN_TISSUE = 0.25
 # Pixel sizes that differ by less are the same magnification.
 MPP_TOLERANCE = 0.05
 # Beyond this a slide is too coarse to be upsampled without being asked.
 COARSEST = 1.5
-# A level may be so much coarser than wanted: 221.5 pixels serve for 224.
+# A level may be this much coarser than wanted: 221.5 pixels serve for 224.
 _NEARLY = 1.02
 
 
 class MissingPixelSizeError(InputError):
-    """A slide does not say how large its pixels are, and nobody else did."""
+    """A slide does not say how large its pixels are, and the user did not either."""
+
+
+class TooCoarseError(InputError):
+    """A slide's pixels are too large for the patches that are wanted."""
+
+    def __init__(
+        self, message: str, *, mpp: float = 0.0, target_mpp: float = 0.0
+    ) -> None:
+        super().__init__(message)
+        self.mpp, self.target_mpp = mpp, target_mpp
+
+
+class TooSmallError(InputError):
+    """A slide shows less than one patch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +55,15 @@ class PatchGrid:
     g_rc : (n, 2) int64
         Grid cells (row, col) of the patches, sorted.
     l0_step_xy
-        Level-0 pixels from one patch to the next, which is what a patch covers.
+        Level-0 pixels from one patch to the next, which is also what a patch covers.
     patch_size, target_mpp
-        Pixels a side of a patch, and micrometres a pixel, as an encoder is to see it.
+        Side of a patch in pixels, and micrometres per pixel, as an encoder sees it.
     level
         The pyramid level to read from, one of the file's own.
     lv_scale_xy
-        Level-0 pixels a pixel of that level.
+        Level-0 pixels per pixel of that level.
+    notes
+        Says that patches are enlarged, where they are.
     """
 
     g_rc: NDArray[np.int64]
@@ -102,11 +118,11 @@ def lay_grid(
     Raises
     ------
     MissingPixelSizeError
-        Where nobody says how large the slide's pixels are.
-    InputError
+        Where the size of the slide's pixels is not known.
+    TooCoarseError, TooSmallError
         Where the slide is too coarse, or smaller than one patch.
     """
-    name = slide.path.name
+    name = slide.title
     l0_step_xy, notes = patch_step(
         slide,
         patch_size=patch_size,
@@ -117,7 +133,7 @@ def lay_grid(
     first_col, first_row = -(-x // l0_step_xy[0]), -(-y // l0_step_xy[1])
     end_col, end_row = (x + w) // l0_step_xy[0], (y + h) // l0_step_xy[1]
     if end_col <= first_col or end_row <= first_row:
-        raise InputError(
+        raise TooSmallError(
             f"{name} is smaller than one patch: it shows {w} × {h} pixels, and a patch "
             f"of {patch_size} pixels at {target_mpp:g} µm covers {l0_step_xy[0]} × "
             f"{l0_step_xy[1]} of them. Choose a smaller --patch-size or --target-mpp."
@@ -137,7 +153,7 @@ def patch_step(
     slide: Slide, *, patch_size: int, target_mpp: float, allow_upsampling: bool = False
 ) -> tuple[tuple[int, int], list[str]]:
     """The lattice's step in level-0 pixels (x, y), and what the user should know."""
-    name = slide.path.name
+    name = slide.title
     if patch_size < 1 or target_mpp <= 0:
         raise InputError(
             f"A patch of {patch_size} pixels at {target_mpp:g} µm cannot be read: both "
@@ -152,10 +168,12 @@ def patch_step(
     notes = []
     ratio = slide.mpp / target_mpp
     if ratio > COARSEST and not allow_upsampling:
-        raise InputError(
+        raise TooCoarseError(
             f"{name} has pixels of {slide.mpp:.3g} µm, too coarse for patches at "
             f"{target_mpp:g} µm. Choose a --target-mpp of {slide.mpp:.2g} or more, or "
-            "take blurred patches with --allow-upsampling."
+            "take blurred patches with --allow-upsampling.",
+            mpp=slide.mpp,
+            target_mpp=target_mpp,
         )
     if ratio > 1 + MPP_TOLERANCE:
         notes.append(

@@ -1,4 +1,4 @@
-"""Opening a slide, whatever it is, or saying in a sentence why it cannot be opened."""
+"""Opening a slide of any format, or telling the user why it cannot be opened."""
 
 import logging
 from pathlib import Path
@@ -14,20 +14,22 @@ from spt_core.slides.folders import dicom_files, slides_in
 from spt_core.slides.names import SLIDE_ENDINGS
 from spt_core.slides.openslide_source import OpenSlideSource
 from spt_core.slides.slide import Slide
-from spt_core.slides.source import Source
+from spt_core.slides.source import PixelSource
 
 _log = logging.getLogger(__name__)
 
-# One handle a file in a process: the slides of many dask tasks share it.
-_open_sources: "WeakValueDictionary[tuple[str, int, int], Source]" = (
+# One handle per file and process: the slides of many dask tasks share it.
+_open_sources: "WeakValueDictionary[tuple[str, int, int], PixelSource]" = (
     WeakValueDictionary()
 )
-_users: "WeakKeyDictionary[Source, WeakSet[Slide]]" = WeakKeyDictionary()
+_users: "WeakKeyDictionary[PixelSource, WeakSet[Slide]]" = WeakKeyDictionary()
 _lock = Lock()
-_NAMED = 4  # slides that a sentence names
+_NAMED = 4  # slides that a message names
 
 
-def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
+def open_slide(
+    path: str | Path, mpp: float | None = None, *, title: str | None = None
+) -> Slide:
     """Open a slide file (or an OME-Zarr or DICOM folder), reading next to nothing.
 
     Parameters
@@ -36,31 +38,33 @@ def open_slide(path: str | Path, mpp: float | None = None) -> Slide:
         What openslide reads (svs, tif, ndpi, mrxs, scn, bif, czi, dcm, ...), any other
         TIFF, or an OME-Zarr folder.
     mpp
-        Micrometres a pixel, used where the file does not say it.
+        Micrometres per pixel, used where the file does not say it.
+    title
+        What sentences call the slide, where not by its file.
 
     Raises
     ------
     InputError
-        With a sentence that says what is wrong with the file and what to do.
+        The message says what is wrong with the file and what to do.
     """
     path = Path(path).expanduser().absolute()
     if not path.exists():
-        raise InputError(f"There is no file {path}. Was it moved or renamed?")
+        raise InputError(f"There is no file {title or path}. Was it moved or renamed?")
     if path.is_dir() and not is_ome_zarr(path):
-        path = _slide_in_folder(path)
+        path = _slide_in_folder(path, title or str(path))
     state = path.stat()
     key = (str(path), state.st_mtime_ns, state.st_size)
     with _lock:
         source = _open_sources.get(key)
         if source is None:
-            source = _open_source(path)
+            source = _open_source(path, title or str(path))
             _open_sources[key] = source
-        slide = Slide(source, mpp=mpp, release=_release)
+        slide = Slide(source, mpp=mpp, title=title, release=_release)
         _users.setdefault(source, WeakSet()).add(slide)
     return slide
 
 
-def _release(slide: Slide, source: Source) -> None:
+def _release(slide: Slide, source: PixelSource) -> None:
     """Close a file once the last slide that reads it is closed."""
     with _lock:
         users = _users.get(source, WeakSet())
@@ -73,7 +77,7 @@ def _release(slide: Slide, source: Source) -> None:
         source.close()
 
 
-def _slide_in_folder(folder: Path) -> Path:
+def _slide_in_folder(folder: Path, title: str) -> Path:
     """Find the slide that a folder *is* (DICOM); a folder of slides is not one."""
     dicom = dicom_files(folder)
     if dicom:
@@ -83,28 +87,28 @@ def _slide_in_folder(folder: Path) -> Path:
         names = ", ".join(path.name for path in slides[:_NAMED])
         more = ", …" if len(slides) > _NAMED else ""
         raise InputError(
-            f"{folder} holds {len(slides)} slides, not the DICOM files of one alone: "
+            f"{title} holds {len(slides)} slides, not the DICOM files of one alone: "
             f"choose one of them ({names}{more})."
         )
     if not any(folder.iterdir()):
-        raise InputError(f"The folder {folder} is empty: choose a slide file.")
+        raise InputError(f"The folder {title} is empty: choose a slide file.")
     raise InputError(
-        f"{folder} is a folder, not a slide: choose one of the files in it."
+        f"{title} is a folder, not a slide: choose one of the files in it."
     )
 
 
-def _open_source(path: Path) -> Source:
+def _open_source(path: Path, title: str) -> PixelSource:
     if path.is_dir():
         try:
             return open_ome_zarr(path)
         # zarr raises many kinds of error on a damaged folder.
         except Exception as error:
-            raise InputError(f"{path} cannot be read as OME-Zarr: {error}.") from error
+            raise InputError(f"{title} cannot be read as OME-Zarr: {error}.") from error
     try:
         source = OpenSlideSource.try_open(path)
     except (openslide.OpenSlideError, OSError) as error:
         raise InputError(
-            f"{path} is damaged or incomplete, or a file that belongs to it is "
+            f"{title} is damaged or incomplete, or a file that belongs to it is "
             f"missing: {_sentence(error)} Copy it again from where it came from."
         ) from error
     if source is not None and not _is_better_read_by_tifffile(source):
@@ -116,7 +120,7 @@ def _open_source(path: Path) -> Source:
         if source is not None:
             _log.debug("%s stays with openslide: %s", path, error)
             return source
-        raise InputError(_why_not(path, error)) from error
+        raise InputError(_why_not(path, title, error)) from error
 
 
 def _is_better_read_by_tifffile(source: OpenSlideSource) -> bool:
@@ -133,21 +137,21 @@ def _is_better_read_by_tifffile(source: OpenSlideSource) -> bool:
         )
 
 
-def _why_not(path: Path, error: Exception) -> str:
+def _why_not(path: Path, title: str, error: Exception) -> str:
     with path.open("rb") as file:
         start = file.read(512)
     if not start:
-        return f"{path} is empty (0 bytes): copy it again from where it came from."
+        return f"{title} is empty (0 bytes): copy it again from where it came from."
     if start.startswith(b"PK\x03\x04"):
-        return f"{path} is a zip archive: unpack it and open the slide in it."
+        return f"{title} is a zip archive: unpack it and open the slide in it."
     if start[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
         return (
-            f"{path} is a TIFF that is damaged or incomplete ({_sentence(error)}) "
+            f"{title} is a TIFF that is damaged or incomplete ({_sentence(error)}) "
             "Copy it again from where it came from."
         )
     kind = "a text file" if _looks_like_text(start) else "in a format that is not known"
     return (
-        f"{path} is not a slide: it is {kind}. "
+        f"{title} is not a slide: it is {kind}. "
         f"Slides end in {', '.join(SLIDE_ENDINGS)}."
     )
 

@@ -21,13 +21,18 @@ class UnreadableRegionError(OSError):
         self.l0_xy = l0_xy
         self.l0_size = l0_size
         self.reason = reason
-        super().__init__(
-            f"{path.name}: the region at x {l0_xy[0]}, y {l0_xy[1]} "
-            f"({l0_size[0]} × {l0_size[1]} pixels) cannot be read: {reason}"
+        super().__init__(self.sentence(path.name))
+
+    def sentence(self, title: str) -> str:
+        """The error in words, calling the slide so."""
+        (x, y), (width, height) = self.l0_xy, self.l0_size
+        return (
+            f"{title}: the region at x {x}, y {y} ({width} × {height} pixels) cannot "
+            f"be read: {self.reason}"
         )
 
 
-class Source(Protocol):
+class PixelSource(Protocol):
     """A slide file: levels of RGB pixels, read by region, from any thread.
 
     Level sizes are (width, height), largest first; the first level is level 0.
@@ -49,9 +54,9 @@ class Source(Protocol):
         """
 
     def all_properties(self) -> Mapping[str, str]:
-        """Give everything the file says, identifying or not."""
+        """Everything the file states, identifying or not."""
 
     def associated_images(self) -> Mapping[str, Image.Image]:
-        """Give label, macro and the like, each loaded when it is looked up."""
+        """Label, macro and the like, each loaded when it is looked up."""
 
     def close(self) -> None: ...

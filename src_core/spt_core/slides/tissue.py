@@ -1,4 +1,4 @@
-"""Where on a slide tissue lies, learned from the slide itself.
+"""Where the tissue of a slide lies, learned from the slide itself.
 
 On a bright slide the glass is what is smooth: its colour may be white, grey or pink and
 drift across the slide, but its texture is that of the scanner's noise, while tissue has
@@ -8,16 +8,14 @@ stained against the glass around it. On a dark slide (fluorescence, Raman) tissu
 what is brighter than the darkest part.
 """
 
-from dataclasses import dataclass, field
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
 from spt_core.slides.overview import Overview, brightest, darkest, read_overview
 from spt_core.slides.slide import Slide
+from spt_core.slides.tissue_mask import Mask, Tissue
 
-Mask = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 
 # Below this brightness (of 255, the 75th percentile) a slide is a dark-field image.
@@ -32,11 +30,11 @@ _MOST_COLOURED_GLASS = 0.35
 # Below this share of smooth pixels a slide shows no glass at all.
 _LEAST_GLASS = 0.003
 _UM_GLASS_DRIFT = 1500.0
-# Stained at least so much (optical density against the glass) where also rough ...
+# Stained at least this much (optical density against the glass) where also rough ...
 _FAINT = 0.02
-# ... and so much where smooth: mucus, colloid, cartilage; not eosin run into the glass.
+# ... and this much where smooth: mucus, colloid, cartilage; not eosin on the glass.
 _STRONG = 0.3
-# ... and at least this share of the strongest stain so many pixels around: beside a
+# ... and at least this share of the strongest stain within this many pixels: beside a
 # strong edge JPEG's ringing is stained and rough too.
 _RINGING = 0.15
 _RINGING_REACH = 6
@@ -45,55 +43,6 @@ _GREY = 0.2
 _UM_CLOSE = 20.0
 _UM_SMALLEST_HOLE = 300.0
 _UM_SMALLEST_PIECE = 120.0
-
-
-@dataclass(frozen=True, eq=False)
-class Tissue:
-    """A mask of a slide's tissue, at low resolution.
-
-    Attributes
-    ----------
-    mask : (h, w) bool
-    l0_scale_xy
-        Level-0 pixels a pixel of the mask, in x and y.
-    """
-
-    mask: Mask
-    l0_scale_xy: tuple[float, float]
-    notes: tuple[str, ...] = field(default=())
-
-    @property
-    def share(self) -> float:
-        """The share of the slide that is tissue."""
-        return float(self.mask.mean())
-
-    def shares(self, l0_xy: NDArray, l0_size_xy: tuple[int, int]) -> Floats:
-        """The share of tissue in each rectangle with its top left corner at ``l0_xy``.
-
-        Areas are exact: a pixel of the mask that a rectangle cuts counts in part.
-        """
-        height, width = self.mask.shape
-        total = np.zeros((height + 1, width + 1))
-        inner = total[1:, 1:]
-        np.cumsum(self.mask, axis=0, out=inner)
-        np.cumsum(inner, axis=1, out=inner)
-        scale = np.asarray(self.l0_scale_xy)
-        start = np.asarray(l0_xy, float) / scale
-        stop = (np.asarray(l0_xy, float) + l0_size_xy) / scale
-
-        def up_to(x: NDArray, y: NDArray) -> NDArray:
-            return ndimage.map_coordinates(
-                total, [y, x], order=1, mode="nearest", prefilter=False
-            )
-
-        area = (
-            up_to(stop[:, 0], stop[:, 1])
-            - up_to(start[:, 0], stop[:, 1])
-            - up_to(stop[:, 0], start[:, 1])
-            + up_to(start[:, 0], start[:, 1])
-        )
-        shares = area / np.prod(np.asarray(l0_size_xy) / scale)
-        return np.clip(shares, 0, 1).astype(np.float32)
 
 
 def find_tissue(slide: Slide) -> Tissue:
@@ -110,14 +59,14 @@ def find_tissue(slide: Slide) -> Tissue:
 
 
 def tissue_mask(overview: Overview) -> Mask:
-    """Find the tissue in a picture of a slide, (h, w)."""
+    """Find the tissue in an overview of a slide, (h, w)."""
     rgb, um_pixel = overview.rgb, overview.um_pixel
     readable = ~overview.unreadable
     scanned = readable & ~overview.padding
     if not scanned.any():
         return scanned
     bright = brightest(rgb)
-    # Much black padding makes no dark slide: what was scanned there is not dark.
+    # Much black padding does not make a slide dark: only what was scanned counts.
     if (
         np.percentile(bright[readable], 75) < _DARK
         and np.percentile(darkest(rgb)[scanned], 75) < 1.5 * _DARK
@@ -159,7 +108,7 @@ def _on_glass(rgb: NDArray[np.uint8], scanned: Mask, um_pixel: float) -> Mask | 
     tissue = scanned & (rough > roughest)
     tissue &= stain > np.maximum(faint, _RINGING * strongest)
     tissue |= scanned & (colour > _STRONG)
-    # A large slide's planes are large: what is not needed any more goes.
+    # A large slide's planes are large: free what is not needed any more.
     del rough, stain, strongest
     if tissue.any():
         tissue &= ~_grey(darkness, colour, tissue)
@@ -218,7 +167,7 @@ def _brightest_mode(darkness: Floats) -> float:
 
 def _subtract_glass(od: Floats, glass: Mask, sigma: float) -> None:
     """Take away the glass's own colour, carried on to where there is tissue."""
-    # The drift is slow, so a coarse picture of it is enough.
+    # The drift is slow, so a coarse image of it is enough.
     step = max(1, int(sigma / 8))
     sigma = sigma / step
     known = _spread(_shrink(glass.astype(np.float32), step), sigma)
@@ -234,7 +183,7 @@ def _spread(values: Floats, sigma: float) -> Floats:
 
 
 def _shrink(values: Floats, step: int) -> Floats:
-    """Average blocks of ``step`` x ``step``, the last ones in part."""
+    """Average blocks of ``step`` x ``step``; the last ones may be smaller."""
     rows = np.arange(0, values.shape[0], step)
     cols = np.arange(0, values.shape[1], step)
     sums = np.add.reduceat(np.add.reduceat(values, rows, axis=0), cols, axis=1)
@@ -338,11 +287,11 @@ def _tidy(found: Mask, um_pixel: float) -> Mask:
     """Join what belongs together, fill small holes, drop small pieces."""
     radius = max(1, round(_UM_CLOSE / um_pixel))
     found = _grown(_grown(found, radius), -radius) | found
-    # Glass at the picture's edge goes on outside it and is no hole.
+    # Glass at the image's edge continues outside and is not a hole.
     inner = np.pad(~found, 1, constant_values=True)
     holes = _small_pieces(inner, (_UM_SMALLEST_HOLE / um_pixel) ** 2)
     found |= holes[1:-1, 1:-1]
-    # What is thinner than two radii goes; the rest keeps its edge.
+    # What is thinner than two radii is removed; the rest keeps its edge.
     core = _grown(found, -radius)
     found &= _grown(core, radius + 1)
     # A slide may itself be smaller than the smallest piece.

@@ -1,4 +1,4 @@
-"""The feature file: one a slide, as TRIDENT and CLAM write it, with ours beside."""
+"""The feature file, one per slide: TRIDENT's and CLAM's format, with additions."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from spt_core.tokens.lattice import cells_of, likely_step
 from spt_core.tokens.rows import RowSource, locate_rows
 from spt_core.tokens.tokens import TokenFacts, Tokens
 
-# A microscope's "20x" is 0.5 micrometres a pixel.
+# A microscope's "20x" is 0.5 micrometres per pixel.
 UM_AT_1X = 10.0
 
 
@@ -40,25 +40,30 @@ def read_tokens(
     mpp: float | None = None,
     patch_size: int | None = None,
     dtype: type | np.dtype | None = np.float32,
+    title: str | None = None,
 ) -> Tokens:
-    """Read one slide's tokens from a file of ours, TRIDENT's or CLAM's.
+    """Read one slide's tokens from our own, TRIDENT's or CLAM's file.
 
     Parameters
     ----------
     encoder, mpp, patch_size
-        Taken where the file does not say.
+        Used where the file does not state them.
     dtype
         Of ``x``; None keeps what is stored.
+    title
+        What sentences call the file, where not by its name.
     """
-    index = read_index(path, encoder=encoder, mpp=mpp, patch_size=patch_size)
+    index = read_index(
+        path, encoder=encoder, mpp=mpp, patch_size=patch_size, title=title
+    )
     x = index.rows.read_all()
     if dtype is not None:
         x = x.astype(dtype, copy=False)
     if not np.isfinite(x).all():
         bad = int((~np.isfinite(x)).any(axis=1).sum())
         raise InputError(
-            f"{Path(path).name}: {bad} of {len(x)} tokens hold NaN or infinity. "
-            "Encode this slide again."
+            f"{title or Path(path).name}: {bad} of {len(x)} tokens hold NaN or "
+            "infinity. Encode this slide again."
         )
     return Tokens(x, index.p, index.xy, index.facts)
 
@@ -69,12 +74,14 @@ def read_index(
     encoder: str | None = None,
     mpp: float | None = None,
     patch_size: int | None = None,
+    title: str | None = None,
 ) -> TokenIndex:
-    """Read everything of a feature file but its features."""
+    """Read everything in a feature file except the features."""
     path = Path(path)
+    name = title or path.name
     try:
         with h5py.File(path, "r") as file:
-            _check_layout(path, file)
+            _check_layout(name, file)
             # By h5py's lower layer: opening ten thousand slides takes a third as long.
             coords = h5py.h5d.open(file.id, layout.COORDS.encode())
             attributes = {**_attributes(coords), **_attributes(file.id)}
@@ -83,15 +90,15 @@ def read_index(
                 g_rc = _pairs(h5py.h5d.open(file.id, layout.GRID.encode()))
             rows = locate_rows(path, file[layout.FEATURES])
     except FileNotFoundError as error:
-        raise InputError(f"There is no feature file {path}.") from error
+        raise InputError(f"There is no feature file {title or path}.") from error
     except OSError as error:
         raise InputError(
-            f"{path.name} cannot be read as a feature file ({error}). If a run that "
+            f"{name} cannot be read as a feature file ({error}). If a run that "
             "wrote it was stopped, encode this slide again."
         ) from error
     if rows.shape[0] != len(l0_xy) or (g_rc is not None and len(g_rc) != len(l0_xy)):
         raise InputError(
-            f"{path.name} holds {rows.shape[0]} features but {len(l0_xy)} coordinates. "
+            f"{name} holds {rows.shape[0]} features but {len(l0_xy)} coordinates. "
             "Encode this slide again."
         )
     facts = _facts(path, attributes, l0_xy)
@@ -103,7 +110,7 @@ def read_index(
 
 
 def write_tokens(path: str | os.PathLike[str], tokens: Tokens) -> None:
-    """Write one slide's tokens whole, rows sorted by (row, col).
+    """Write one slide's tokens at once, rows sorted by (row, col).
 
     The precision of ``tokens.x`` (float32 or float16) is what is stored.
     """
@@ -141,7 +148,7 @@ def coords_attributes(facts: TokenFacts) -> dict[str, Any]:
 
 
 def file_attributes(facts: TokenFacts) -> dict[str, Any]:
-    """The attributes of the file, ours."""
+    """The attributes of the file itself, which are our additions."""
     known = {
         layout.SPT_VERSION: __version__,
         layout.ENCODER: facts.encoder,
@@ -155,22 +162,22 @@ def file_attributes(facts: TokenFacts) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value is not None}
 
 
-def _check_layout(path: Path, file: h5py.File) -> None:
+def _check_layout(name: str, file: h5py.File) -> None:
     needed = (layout.FEATURES, layout.COORDS)
-    missing = [name for name in needed if name.encode() not in file.id]
+    missing = [one for one in needed if one.encode() not in file.id]
     if missing:
         found = ", ".join(sorted(file)) or "nothing"
         raise InputError(
-            f"{path.name} has no {' and no '.join(missing)} (it holds {found}). A "
+            f"{name} has no {' and no '.join(missing)} (it holds {found}). A "
             "feature file holds 'features' (n, d) and 'coords' (n, 2), as TRIDENT, "
             "CLAM and 'spt encode' write them."
         )
     features = h5py.h5d.open(file.id, layout.FEATURES.encode())
     shape = features.shape
     if not (len(shape) == 2 or (len(shape) == 3 and shape[0] == 1)):
-        raise InputError(f"{path.name}: 'features' is {shape}, not (n, d).")
+        raise InputError(f"{name}: 'features' is {shape}, not (n, d).")
     if features.dtype.kind != "f":
-        raise InputError(f"{path.name}: 'features' are not floating-point numbers.")
+        raise InputError(f"{name}: 'features' are not floating-point numbers.")
 
 
 def _pairs(dataset: h5py.h5d.DatasetID) -> NDArray[np.int64]:

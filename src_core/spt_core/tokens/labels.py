@@ -56,7 +56,7 @@ class SlideLabel:
 
 @dataclass(frozen=True)
 class Labels:
-    """All rows by slide name, and the remarks that stop nothing."""
+    """All rows by slide name, and remarks that do not stop a run."""
 
     by_slide: dict[str, SlideLabel]
     remarks: tuple[str, ...] = ()
@@ -241,7 +241,7 @@ def _named(row: SlideLabel) -> SlideLabel:
 def read_table(
     path: Path, what: str, columns: str
 ) -> tuple[list[str], Iterable[dict[str, str]]]:
-    """The columns of a CSV file, in small letters, and its rows."""
+    """The columns of a CSV file, in lower case, and its rows."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -267,11 +267,11 @@ def check_labels(
     supervised: bool = False,
     folds: int = 0,
 ) -> tuple[str, ...]:
-    """Check labels against the slides at hand before a run; say all at once.
+    """Check labels against the slides before a run; all errors at once.
 
     Returns
     -------
-    Remarks that stop nothing.
+    Remarks that do not stop the run.
     """
     wrong: list[str] = []
     known = set(slides)

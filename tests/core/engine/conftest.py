@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from tests.core.engine.pipe import Pipe
+from spt_core.engine.protocol import Ready
+from tests.core.engine.pipe import Pipe, analysis
 from tests.core.insight.slides import make_model, make_slide
 
 
@@ -39,15 +40,13 @@ def engine(tmp_path_factory):
     (folder / "sitecustomize.py").write_text(NOISE)
     path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
     pipe = Pipe(folder / "arrays", env={"PYTHONPATH": path.rstrip(os.pathsep)})
-    pipe.hello = pipe.until("ready", seconds=120)
+    pipe.hello = [one.message for one in pipe.until(Ready, seconds=120)]
     yield pipe
     pipe.close()
 
 
 @pytest.fixture(scope="package")
 def analysed(engine, slide, model, tmp_path_factory):
-    """The messages of one whole analysis; its arrays are still there."""
+    """The messages of one whole analysis."""
     features = tmp_path_factory.mktemp("features")
-    return engine.finish(
-        engine.ask("analyse", slide=slide, model=model, features=features)
-    )
+    return engine.answer(analysis(slide, features, model=model))

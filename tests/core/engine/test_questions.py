@@ -1,37 +1,51 @@
 """Questions about an analysed slide, against the core's own answers."""
 
-import numpy as np
+from pathlib import Path
 
-from spt_core import load_model, read_tokens
+import numpy as np
+import pytest
+
+from spt_core import bundled, load_model, read_tokens
+from spt_core.engine.protocol import (
+    AskWithout,
+    CheckFaithfulness,
+    FailureKind,
+    FaithfulnessChecked,
+    MapTissue,
+    Predicted,
+    TissueMapped,
+    WithoutAnswered,
+    Working,
+)
 from spt_core.insight.faithfulness import faithfulness
 from spt_core.insight.predicting import predict, read_for
-from spt_core.insight.wording import faithfulness_sentence
 from tests.core.engine.pipe import of
 from tests.core.insight.conftest import finish
 
 
-def test_explore(engine, analysed):
-    features = analysed[-1]["features"]
-    end = engine.finish(engine.ask("explore", features=features))[-1]
-    assert end["event"] == "done"
-    tokens = read_tokens(features)
-    np.testing.assert_array_equal(engine.array(end, "l0_xy"), tokens.xy)
-    cluster, outlier = engine.array(end, "cluster"), engine.array(end, "outlier")
-    assert cluster.shape == outlier.shape == (len(tokens),)
-    assert len(end["names"]) == len(end["colours"]) == cluster.max() + 1
+@pytest.fixture(scope="module")
+def features(analysed):
+    return analysed[-1].features
+
+
+def test_tissue_map(engine, features):
+    end = engine.answer(MapTissue(features, "s"))[-1]
+    assert isinstance(end, TissueMapped)
+    found, tokens = end.tissue_map, read_tokens(features)
+    np.testing.assert_array_equal(found.xy, tokens.xy)
+    assert found.labels.shape == found.outlier_score.shape == (len(tokens),)
+    count = found.labels.max() + 1
+    assert len(found.kinds.centres) == len(found.kinds.rgb) == count
     # Each patch is nearer to its own kind's middle than to most others'.
-    middles = np.stack(
-        [tokens.x[cluster == k].mean(axis=0) for k in range(cluster.max() + 1)]
-    )
+    middles = np.stack([tokens.x[found.labels == k].mean(axis=0) for k in range(count)])
     far = np.linalg.norm(tokens.x[:, None] - middles, axis=2)
-    assert (far.argmin(axis=1) == cluster).mean() > 0.8
+    assert (far.argmin(axis=1) == found.labels).mean() > 0.8
     # The same slide again keeps its colours.
-    again = engine.finish(engine.ask("explore", features=features))[-1]
-    assert sorted(again["colours"]) == sorted(end["colours"])
+    again = engine.answer(MapTissue(features, "s"))[-1].tissue_map
+    assert sorted(again.kinds.colours) == sorted(found.kinds.colours)
 
 
-def test_what_if(engine, analysed, model):
-    features = analysed[-1]["features"]
+def test_without_a_region(engine, analysed, features, model):
     loaded = load_model(model)
     tokens = read_for(loaded, features)
     # Two rectangles around whole patches; the second overlaps the first.
@@ -40,78 +54,71 @@ def test_what_if(engine, analysed, model):
     half = (left + right) / 2
     one = [[left, top], [half, top], [half, bottom], [left, bottom]]
     two = [[left, top], [half - 300, top], [half - 300, bottom], [left, bottom]]
-    region = np.array([one, two], float).tolist()
-    seen = engine.finish(
-        engine.ask("what_if", features=features, model=model, region=region)
-    )
+    region = (np.array(one, float), np.array(two, float))
+    seen = engine.answer(AskWithout(features, "s", model, region))
     end = seen[-1]
-    assert end["event"] == "done", end
+    assert isinstance(end, WithoutAnswered), end
     gone = tokens.xy[:, 0] + 64 < half
-    assert end["removed"] == gone.sum()
-    np.testing.assert_array_equal(engine.array(end, "removed"), gone)
+    assert end.what_if.removed == gone.sum()
+    np.testing.assert_array_equal(end.removed, gone)
     after = predict(loaded, tokens.take(np.flatnonzero(~gone)))
     np.testing.assert_allclose(
-        end["after"]["probabilities"], after.probabilities, rtol=1e-5
+        end.what_if.after.probabilities, after.probabilities, rtol=1e-5
     )
     np.testing.assert_allclose(
-        end["before"]["probabilities"], analysed[-1]["probabilities"], rtol=1e-5
+        end.what_if.before.probabilities,
+        of(analysed, Predicted)[-1].prediction.probabilities,
+        rtol=1e-5,
     )
-    assert of(seen, "progress")
+    assert of(seen, Working)
 
 
-def test_a_region_of_nothing_or_of_everything_is_told(engine, analysed, model):
-    features = analysed[-1]["features"]
-    for l0_size, word in ((10, "no tissue"), (1e6, "all of the tissue")):
+def test_a_region_of_nothing_or_of_everything_is_told(engine, features, model):
+    for l0_size, kind in (
+        (10.0, FailureKind.NOTHING_DRAWN),
+        (1e6, FailureKind.ALL_DRAWN),
+    ):
         square = [[0, 0], [l0_size, 0], [l0_size, l0_size], [0, l0_size]]
-        end = engine.finish(
-            engine.ask("what_if", features=features, model=model, region=[square])
-        )[-1]
-        assert end["event"] == "failed"
-        assert word in end["sentence"]
+        region = (np.array(square, float),)
+        end = engine.answer(AskWithout(features, "s", model, region))[-1]
+        assert end.kind == kind
 
 
-def test_faithfulness(engine, analysed, model):
-    features = analysed[-1]["features"]
-    seen = engine.finish(engine.ask("faithfulness", features=features, model=model))
+def test_faithfulness(engine, features, model):
+    seen = engine.answer(CheckFaithfulness(features, "s", model))
     end = seen[-1]
-    assert end["event"] == "done", end
+    assert isinstance(end, FaithfulnessChecked), end
     loaded = load_model(model)
     expected, _ = finish(faithfulness(loaded, read_for(loaded, features)))
-    for name, values in (
-        ("removed", expected.removed),
-        ("most", expected.most_first),
-        ("random", expected.random),
-        ("least", expected.least_first),
-    ):
-        np.testing.assert_allclose(engine.array(end, name), values, atol=1e-5)
-    said = faithfulness_sentence(expected)
-    assert end["sentence"].split(":")[0] == said.split(":")[0]
-    assert len(of(seen, "progress")) > 1
+    found = end.faithfulness
+    assert (found.class_name, found.patches) == (expected.class_name, expected.patches)
+    for name in ("removed", "most_first", "random", "least_first"):
+        values = getattr(expected, name)
+        np.testing.assert_allclose(getattr(found, name), values, atol=1e-5)
+    assert found.area == pytest.approx(expected.area, abs=1e-5)
+    assert len(of(seen, Working)) > 1
 
 
-def test_missing_features_are_a_sentence(engine, model, tmp_path):
+def test_missing_features_are_told(engine, model, tmp_path):
     missing = tmp_path / "gone.h5"
-    for do, facts in (
-        ("explore", {}),
-        ("what_if", {"model": model, "region": []}),
-        ("faithfulness", {"model": model}),
-    ):
-        end = engine.finish(engine.ask(do, features=missing, **facts))[-1]
-        assert end["event"] == "failed"
-        assert "gone.h5" in end["sentence"]
-        end = engine.finish(
-            engine.ask(do, features=missing, title="Biopsy 7", **facts)
-        )[-1]
-        assert "Biopsy 7" in end["sentence"]
-        assert "gone" not in end["sentence"]
+
+    def questions(title):
+        yield MapTissue(missing, title)
+        yield AskWithout(missing, title, model, ())
+        yield CheckFaithfulness(missing, title, model)
+
+    for request in questions(""):
+        end = engine.answer(request)[-1]
+        assert end.kind == FailureKind.FEATURES
+        assert "gone.h5" in end.reason
+    for request in questions("Biopsy 7"):
+        end = engine.answer(request)[-1]
+        assert "Biopsy 7" in end.reason
+        assert "gone" not in end.reason
 
 
-def test_features_of_another_kind_are_told_by_the_title(engine, analysed):
-    features = analysed[-1]["features"]
-    end = engine.finish(
-        engine.ask(
-            "what_if", features=features, model="bundled", region=[], title="Biopsy 7"
-        )
-    )[-1]
-    assert (end["event"], end["kind"]) == ("failed", "model")
-    assert "The tokens of Biopsy 7 do not fit" in end["sentence"]
+def test_features_of_another_kind_are_told_by_the_title(engine, features):
+    model = Path(bundled.SLIDE_MODEL)
+    end = engine.answer(AskWithout(features, "Biopsy 7", model, ()))[-1]
+    assert end.kind == FailureKind.MODEL
+    assert "The tokens of Biopsy 7 do not fit" in end.reason

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari.utils.notifications import show_error
-from qtpy.QtCore import Qt, Signal
+from qtpy.QtCore import Qt
 from qtpy.QtWidgets import (
     QComboBox,
     QDialog,
@@ -20,9 +20,12 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from napari_spt.analysis.panel import Panel
+from napari_spt.analysis.state import AnalysisState
 from napari_spt.parts.settings import remember, remembered
 from spt_core.errors import InputError
 from spt_core.insight.model_words import DEMONSTRATION, ModelWords, read_model_words
+from spt_core.notice import NOT_FOR_DIAGNOSIS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,16 +34,13 @@ NONE_WORDS = "No model: map the tissue"
 FILE_WORDS = "Choose a file…"
 BUNDLED_WORDS = "Demonstration model"
 _RECENT = 6
-_NOT_FOR_DIAGNOSIS = "For research, not for diagnosis."
 
 
-class ModelChoice(QWidget):
+class ModelPanel(Panel):
     """A list of models and the card of the chosen one."""
 
-    changed = Signal()
-
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, state: AnalysisState) -> None:
+        super().__init__(state, "Model")
         self.list = QComboBox()
         self.list.setAccessibleName("Model")
         self.list.setToolTip("The model that looks at the slide")
@@ -54,29 +54,25 @@ class ModelChoice(QWidget):
         self.about = QPushButton("About")
         self.about.setAccessibleName("About this model")
         self.about.setToolTip("What this model was trained for, on what, how well")
-        self.doubt = _text("")
+        self.doubt = _text(f"Made to try things out. {DEMONSTRATION}")
         self.doubt.setAccessibleName("What to know of this model")
         row = QHBoxLayout()
         row.addWidget(self.list, stretch=1)
         row.addWidget(self.about)
-        box = QVBoxLayout(self)
-        box.setContentsMargins(0, 0, 0, 0)
-        box.addLayout(row)
-        box.addWidget(self.doubt)
+        self.box.addLayout(row)
+        self.box.addWidget(self.doubt)
         self._last = 0
-        self.fill()
-        self.list.activated.connect(self._chosen)
+        self._fill()
+        self.list.activated.connect(self._on_activated)
         self.about.clicked.connect(self.show_card)
+        self._take(self.list.currentIndex())
+        self.refresh()
 
-    @property
-    def path(self) -> Path | None:
-        """The chosen model's file; None to map the tissue without one."""
-        data = self.list.currentData()
-        return Path(data) if data else None
+    def refresh(self) -> None:
+        self.setVisible(self.state.source is not None)
 
-    def fill(self) -> None:
+    def _fill(self) -> None:
         chosen = remembered("model", "bundled")
-        self.list.blockSignals(True)
         self.list.clear()
         bundled = _bundled()
         if bundled is not None:
@@ -93,8 +89,6 @@ class ModelChoice(QWidget):
         at = self.list.findData(chosen)
         self.list.setCurrentIndex(max(at, 0))
         self._last = self.list.currentIndex()
-        self.list.blockSignals(False)
-        self._follow()
 
     def choose(self, path: str | Path) -> None:
         """Take a model file; a sentence where it is none."""
@@ -108,18 +102,14 @@ class ModelChoice(QWidget):
             recent = [str(path), *recent_models()]
             remember("recent_models", list(dict.fromkeys(recent))[:_RECENT])
         remember("model", str(path))
-        self.fill()
-        self.changed.emit()
-
-    def choose_none(self) -> None:
-        self.list.setCurrentIndex(self.list.findData(""))
-        self._chosen(self.list.currentIndex())
+        self._fill()
+        self._take(self.list.currentIndex())
 
     def show_card(self) -> QDialog | None:
-        if self.path is None:
+        if self.state.model is None:
             return None
         try:
-            card = read_model_words(self.path)
+            card = read_model_words(self.state.model)
         except InputError as error:
             show_error(str(error))
             return None
@@ -127,17 +117,32 @@ class ModelChoice(QWidget):
         self.card.open()
         return self.card
 
-    def _chosen(self, index: int) -> None:
+    def _on_activated(self, index: int) -> None:
         if self.list.itemText(index) == FILE_WORDS:
             self.list.setCurrentIndex(self._last)
             self._ask_file()
             return
-        self._last = index
         path = self.list.itemData(index)
         is_bundled = path and path == str(_bundled())
         remember("model", "bundled" if is_bundled else path)
-        self._follow()
-        self.changed.emit()
+        self._take(index)
+
+    def choose_none(self) -> None:
+        """Map the tissue without a model."""
+        self.list.setCurrentIndex(self.list.findData(""))
+        self._on_activated(self.list.currentIndex())
+
+    def _take(self, index: int) -> None:
+        self._last = index
+        path = self.list.itemData(index)
+        model = Path(path) if path else None
+        self.about.setEnabled(model is not None)
+        is_demonstration = False
+        if model is not None:
+            with suppress(InputError):
+                is_demonstration = read_model_words(model).is_demonstration
+        self.doubt.setVisible(is_demonstration)
+        self.state.choose_model(model, self.list.itemText(index))
 
     def _ask_file(self) -> None:
         folder = str(Path(remembered("model", "")).parent)
@@ -146,15 +151,6 @@ class ModelChoice(QWidget):
         self.dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
         self.dialog.fileSelected.connect(self.choose)
         self.dialog.open()
-
-    def _follow(self) -> None:
-        self.about.setEnabled(self.path is not None)
-        is_demonstration = False
-        if self.path is not None:
-            with suppress(InputError):
-                is_demonstration = read_model_words(self.path).card.demonstration
-        self.doubt.setText(f"Made to try things out. {DEMONSTRATION}")
-        self.doubt.setVisible(is_demonstration)
 
 
 class CardDialog(QDialog):
@@ -175,7 +171,7 @@ class CardDialog(QDialog):
             box.addWidget(_text(f"<b>{title}</b><br>{words}"))
         details = "<br>".join(f"{name}: {value}" for name, value in card.details)
         box.addWidget(_text(f"<b>Details</b><br>{details}"))
-        box.addWidget(_text(_NOT_FOR_DIAGNOSIS))
+        box.addWidget(_text(NOT_FOR_DIAGNOSIS))
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
         buttons.rejected.connect(self.reject)
         box.addWidget(buttons)

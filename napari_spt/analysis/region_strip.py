@@ -1,7 +1,6 @@
-"""A strip of pictures: places the model looked at, and some to compare them with."""
+"""A strip of pictures of a slide's regions."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,96 +8,43 @@ import numpy as np
 from napari.qt.threading import GeneratorWorker, create_worker
 from napari.utils.notifications import show_warning
 from numpy.typing import NDArray
-from qtpy.QtCore import QPoint, QRect, QSize, Qt, Signal
+from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtGui import QIcon, QImage, QPixmap
-from qtpy.QtWidgets import QLayout, QLayoutItem, QSizePolicy, QToolButton, QWidget
+from qtpy.QtWidgets import QSizePolicy, QToolButton, QWidget
+from superqt.utils import QFlowLayout
+
+from napari_spt.analysis.places import Place
 
 MARKS = {"most": "", "random": "by chance", "least": "least", "odd": ""}
-SIDE = 80
-
-
-@dataclass(frozen=True)
-class Place:
-    """One region: where, why, and what is said under its picture."""
-
-    l0_xy: tuple[int, int]
-    kind: str
-    caption: str
-
-
-class Flow(QLayout):
-    """Widgets from left to right, in as many rows as it takes."""
-
-    GAP = 6
-
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self._items: list[QLayoutItem] = []
-        self.setContentsMargins(0, 0, 0, 0)
-
-    def addItem(self, item: QLayoutItem) -> None:
-        self._items.append(item)
-
-    def count(self) -> int:
-        return len(self._items)
-
-    def itemAt(self, index: int) -> QLayoutItem | None:
-        return self._items[index] if 0 <= index < len(self._items) else None
-
-    def takeAt(self, index: int) -> QLayoutItem | None:
-        return self._items.pop(index) if 0 <= index < len(self._items) else None
-
-    def heightForWidth(self, width: int) -> int:
-        return self._arrange(QRect(0, 0, width, 0), False)
-
-    def setGeometry(self, area: QRect) -> None:
-        super().setGeometry(area)
-        self._arrange(area, True)
-
-    def sizeHint(self) -> QSize:
-        return self.minimumSize()
-
-    def minimumSize(self) -> QSize:
-        size = QSize(0, 0)
-        for item in self._items:
-            size = size.expandedTo(item.minimumSize())
-        return size
-
-    def _arrange(self, area: QRect, moves: bool) -> int:
-        x, y, row = area.x(), area.y(), 0
-        for item in self._items:
-            size = item.sizeHint()
-            if x > area.x() and x + size.width() > area.right() + 1:
-                x, y, row = area.x(), y + row + self.GAP, 0
-            if moves:
-                item.setGeometry(QRect(QPoint(x, y), size))
-            x += size.width() + self.GAP
-            row = max(row, size.height())
-        return y + row - area.y()
+SIDE, GAP = 80, 6
 
 
 class RegionStrip(QWidget):
-    """Pictures of places; a click, or a key, goes there."""
+    """Pictures of places; a click, or a key, goes there.
 
-    chosen = Signal(int)
+    Qt appends new buttons to the order of the tab key: ``tab_after`` is what they come
+    after instead.
+    """
+
+    chosen = Signal(object)
 
     def __init__(self) -> None:
         super().__init__()
-        self.flow = Flow(self)
+        self.flow = QFlowLayout(self)
+        self.flow.setContentsMargins(0, 0, 0, 0)
+        self.flow.setHorizontalSpacing(GAP)
+        self.flow.setVerticalSpacing(GAP)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.places: list[Place] = []
         self.buttons: list[QToolButton] = []
         self.current = -1
-        self.tab_after: list[QWidget] = []
+        self.tab_after: QWidget | None = None
         self._worker: GeneratorWorker | None = None
 
     def show_places(
-        self,
-        places: Sequence[Place],
-        path: Path,
-        l0_size_xy: tuple[int, int],
+        self, places: Sequence[Place], path: Path, l0_size_xy: tuple[int, int]
     ) -> None:
-        """Show places of a slide; their pictures follow, read beside the window."""
+        """Show places of a slide; their pictures follow, read in a thread."""
         if list(places) == self.places:
             return
         self.stop()
@@ -106,7 +52,7 @@ class RegionStrip(QWidget):
         self.places = list(places)
         for number, place in enumerate(self.places):
             self._add(number, place)
-        for before, after in pairwise([*self.tab_after, *self.buttons]):
+        for before, after in pairwise(filter(None, [self.tab_after, *self.buttons])):
             QWidget.setTabOrder(before, after)
         self._take_room()
         corners = [place.l0_xy for place in self.places]
@@ -134,7 +80,7 @@ class RegionStrip(QWidget):
         self.current = number
         for place, button in enumerate(self.buttons):
             button.setChecked(place == number)
-        self.chosen.emit(number)
+        self.chosen.emit(self.places[number])
 
     def go_on(self, step: int) -> None:
         start = -1 if self.current < 0 and step > 0 else max(self.current, 0)

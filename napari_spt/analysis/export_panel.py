@@ -1,0 +1,63 @@
+"""Taking what was found elsewhere: a report, or maps for other programs."""
+
+from pathlib import Path
+
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import QCheckBox, QFileDialog, QPushButton
+
+from napari_spt.analysis.panel import Panel
+from napari_spt.analysis.slide_analysis import Change
+from napari_spt.analysis.state import AnalysisState
+from spt_core.insight.exporting import FORMATS, Format
+
+
+class ExportPanel(Panel):
+    """Asks for a file; ``asked`` gives it, and whether to name the slide in it."""
+
+    shows = frozenset({Change.BEGUN, Change.PREDICTION})
+    asked = Signal(object, bool)
+
+    def __init__(self, state: AnalysisState) -> None:
+        super().__init__(state, "Take it with you")
+        self.export = QPushButton("Export report…")
+        self.export.setToolTip("Write what was found, to read it elsewhere")
+        self.names_slide = QCheckBox("Include the slide's name")
+        self.names_slide.setToolTip("Otherwise the report calls it by a pseudonym")
+        self.box.addWidget(self.export)
+        self.box.addWidget(self.names_slide)
+        self.export.clicked.connect(self.choose_file)
+        self.refresh()
+
+    def refresh(self) -> None:
+        analysis = self.state.analysis
+        self.setVisible(analysis is not None and analysis.has_attention)
+
+    def choose_file(self) -> QFileDialog:
+        filters = {one.name_filter: one for one in FORMATS}
+        dialog = QFileDialog(self, "Export report")
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setNameFilters(list(filters))
+        dialog.setDefaultSuffix(_suffix(FORMATS[0]))
+        dialog.selectFile(f"report{FORMATS[0].endings[0]}")
+        dialog.filterSelected.connect(
+            lambda chosen: dialog.setDefaultSuffix(_suffix(filters[chosen]))
+        )
+        dialog.fileSelected.connect(
+            lambda path: self.write(
+                filters[dialog.selectedNameFilter()].with_ending(Path(path))
+            )
+        )
+        dialog.open()
+        return dialog
+
+    def write(self, path: Path) -> None:
+        """Write to a file; the button waits until it is there."""
+        self.export.setEnabled(False)
+        self.asked.emit(path, self.names_slide.isChecked())
+
+    def finish(self) -> None:
+        self.export.setEnabled(True)
+
+
+def _suffix(one: Format) -> str:
+    return one.endings[0].lstrip(".")

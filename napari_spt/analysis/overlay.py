@@ -1,0 +1,296 @@
+"""One analysis over its slide: what was found, as layers."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from napari.layers import Layer
+from numpy.typing import NDArray
+
+from napari_spt.analysis import layers as _layers
+from napari_spt.analysis.lattice import Lattice
+from napari_spt.analysis.layers import MapLayers
+from napari_spt.analysis.legends import ClassPart, HeatPart
+from napari_spt.analysis.map_settings import PERCENTILE, TIMES, WEAK, MapSettings
+from napari_spt.analysis.slide_analysis import Analysis
+from napari_spt.analysis.status import HoverTable
+from napari_spt.analysis.words import tissue_kind_names
+from napari_spt.parts.viewing import camera
+from spt_core.insight.colours import EVEN, NOT_WHERE, UNSURE_COLOUR, class_colour
+
+if TYPE_CHECKING:
+    from napari.viewer import Viewer
+
+CLASS_OPACITY = 0.35
+# Over it the attention's colours are to be seen as they are: classes in outline alone.
+OUTLINE_OPACITY = 0.6
+LIKENESS_OPACITY = 0.75
+# From patches of 40 to 200 screen pixels (as powers of 2) maps fade to a fifth.
+FADING = ((5.3, 7.6), (1.0, 0.2))
+
+
+class SlideOverlay:
+    """Draws the maps of one slide; the same layers are brought up to date.
+
+    Attributes
+    ----------
+    hover
+        What the status bar says of every place.
+    is_even
+        Whether nothing on the slide is looked at more than the rest.
+    is_outlined
+        Whether classes are drawn in outline, below another map.
+    """
+
+    def __init__(self, viewer: "Viewer", analysis: Analysis) -> None:
+        self.viewer = viewer
+        self.analysis = analysis
+        self.layers = MapLayers(viewer, analysis.layer, analysis.key)
+        self.hover: HoverTable | None = None
+        self.is_even = False
+        self.is_outlined = False
+        self._wanted: dict[str, bool] = {}
+
+    @property
+    def shown(self) -> list[Layer]:
+        """The layers there are."""
+        found = (self.layers.find(kind) for kind in _layers.NAMES)
+        return [layer for layer in found if layer is not None]
+
+    def is_visible(self, kind: str) -> bool:
+        layer = self.layers.find(kind)
+        return layer is not None and layer.visible
+
+    # Maps
+
+    def draw_attention(self, view: MapSettings) -> None:
+        from spt_core.insight.maps import attention_values, smoothed
+        from spt_core.insight.regions import stands_out
+
+        prediction, lattice = self.analysis.prediction, self.analysis.lattice
+        if prediction is None or lattice is None or not self.analysis.has_attention:
+            return
+        attention = prediction.attention
+        head = view.head_of(len(attention))
+        times = attention_values(attention, head=head, unit=TIMES)
+        self.is_even = not stands_out(times)
+        values = times
+        if view.unit == PERCENTILE:
+            values = attention_values(attention, head=head, unit=PERCENTILE)
+        drawn = smoothed(self._raster(values, prediction.xy), view.smoothing)
+        if view.hides_weak:
+            drawn = np.where(drawn >= WEAK[view.unit], drawn, np.nan)
+        layer = self.layers.show_heat(
+            _layers.ATTENTION,
+            drawn.astype(np.float32),
+            lattice,
+            view.limits,
+            opacity=view.opacity,
+        )
+        layer.opacity = view.opacity * self.fade
+        self._follow_control(layer, view.shows_attention)
+        self._update_hover(times=self._raster(times, prediction.xy))
+
+    def draw_classes(self, view: MapSettings) -> None:
+        found, lattice = self.analysis.class_map, self.analysis.lattice
+        if found is None or lattice is None:
+            return
+        if not self.analysis.names_class:
+            # A model that names nothing of the slide names nothing of its parts.
+            self.layers.remove(_layers.CLASSES)
+            return
+        labels = self._raster(found.labels, found.xy)
+        layer = self.layers.show_labels(
+            _layers.CLASSES,
+            labels,
+            lattice,
+            found.classes,
+            [class_colour(number) for number in range(len(found.classes))],
+            opacity=CLASS_OPACITY,
+            has_unsure=True,
+        )
+        self.follow_class_control(view)
+        self.outline_classes()
+        self._move_below_attention(layer)
+        shares = np.stack(
+            [self._raster(column, found.xy) for column in found.probabilities.T],
+            axis=-1,
+        )
+        # Of a patch that is unsure no class is told, however slightly it leads.
+        shares[labels < 0] = np.nan
+        self._update_hover(shares=shares, classes=found.classes)
+
+    def draw_tissue_kinds(self) -> None:
+        found, lattice = self.analysis.tissue_map, self.analysis.lattice
+        if found is None or lattice is None:
+            return
+        self.layers.show_labels(
+            _layers.KINDS,
+            self._raster(found.labels, found.xy),
+            lattice,
+            tissue_kind_names(found),
+            found.kinds.rgb.tolist(),
+            opacity=CLASS_OPACITY,
+        )
+        self._update_hover()
+
+    def draw_tissue_mask(self) -> None:
+        """Where tissue was found, which explains that there is none."""
+        tissue, slide = self.analysis.tissue, self.analysis.slide
+        if tissue is None:
+            return
+        self.layers.show_labels(
+            _layers.TISSUE,
+            np.where(tissue.mask, np.float32(0), np.float32(np.nan)),
+            Lattice(tissue.l0_scale_xy, slide.l0_size_xy, slide.l0_bounds_xy),
+            ["tissue"],
+            [_layers.TISSUE_COLOUR],
+            opacity=CLASS_OPACITY,
+        )
+
+    def draw_likeness(self, row: int) -> None:
+        """How like one patch all others are, alone on the slide."""
+        analysis, lattice = self.analysis, self.analysis.lattice
+        places, look_alikes = analysis.look_alikes_xy, analysis.look_alikes
+        if lattice is None or places is None or look_alikes is None:
+            return
+        like = self._raster(look_alikes.like([row]), places)
+        self.layers.show_heat(
+            _layers.LIKENESS,
+            np.maximum(like, 0),
+            lattice,
+            (0.0, 1.0),
+            opacity=LIKENESS_OPACITY,
+        ).visible = True
+        self.frame((int(places[row][0]), int(places[row][1])))
+        # One map at a time: no colour of this one is to be mixed.
+        for kind in (_layers.ATTENTION, _layers.CLASSES, _layers.KINDS):
+            layer = self.layers.find(kind)
+            if layer is not None:
+                layer.visible = False
+        self._update_hover()
+
+    def end_likeness(self) -> None:
+        self.layers.remove(_layers.LIKENESS, _layers.REGION)
+        self._wanted.clear()
+        kinds = self.layers.find(_layers.KINDS)
+        if kinds is not None:
+            kinds.visible = True
+
+    def frame(self, l0_xy: tuple[int, int]) -> None:
+        """Draw a frame around one patch."""
+        lattice = self.analysis.lattice
+        if lattice is not None:
+            (x, y), (width, height) = l0_xy, lattice.l0_step_xy
+            self.layers.show_box((x, y, x + width, y + height), lattice)
+
+    # How they are shown
+
+    def follow_class_control(self, view: MapSettings) -> None:
+        layer = self.layers.find(_layers.CLASSES)
+        if layer is not None:
+            self._follow_control(layer, view.shows_classes)
+
+    def outline_classes(self) -> None:
+        """Below another map classes are outlined, alone they are filled."""
+        layer = self.layers.find(_layers.CLASSES)
+        if layer is None:
+            return
+        heats = (_layers.ATTENTION, _layers.LIKENESS)
+        self.is_outlined = any(self.is_visible(kind) for kind in heats)
+        ours = layer.metadata["spt"]
+        if ours.get("is_outlined") != self.is_outlined:
+            ours["is_outlined"] = self.is_outlined
+            layer.contour = int(self.is_outlined)
+            layer.opacity = self._class_opacity * self.fade
+
+    @property
+    def fade(self) -> float:
+        """How much of the maps' opacity is left: near by, the tissue is to be seen."""
+        lattice = self.analysis.lattice
+        if lattice is None:
+            return 1.0
+        scale = abs(self.analysis.layer.scale[-1])
+        screen = lattice.l0_step_xy[0] * scale * camera(self.viewer).zoom
+        return float(np.interp(np.log2(max(screen, 1)), *FADING))
+
+    def follow_zoom(self, view: MapSettings) -> None:
+        fade = self.fade
+        for kind, opacity in (
+            (_layers.ATTENTION, view.opacity),
+            (_layers.CLASSES, self._class_opacity),
+            (_layers.KINDS, CLASS_OPACITY),
+        ):
+            layer = self.layers.find(kind)
+            if layer is not None and abs(layer.opacity - opacity * fade) > 0.004:
+                layer.opacity = opacity * fade
+
+    def legend_parts(self, view: MapSettings) -> list[HeatPart | ClassPart]:
+        parts: list[HeatPart | ClassPart] = []
+        if self.is_visible(_layers.LIKENESS):
+            parts.append(HeatPart("More like this", ["unlike", "the same"], []))
+        elif self.is_visible(_layers.ATTENTION):
+            parts.append(_attention_part(view, is_even=self.is_even))
+        found = self.analysis.class_map
+        if found is not None and self.is_visible(_layers.CLASSES):
+            colours = [class_colour(number) for number in range(len(found.classes))]
+            parts.append(
+                ClassPart(
+                    "Class map, in outline" if self.is_outlined else "Class map",
+                    [*found.classes, _layers.UNSURE],
+                    [*colours, UNSURE_COLOUR],
+                )
+            )
+        kinds = self.analysis.tissue_map
+        if kinds is not None and self.is_visible(_layers.KINDS):
+            names, colours = tissue_kind_names(kinds), kinds.kinds.rgb.tolist()
+            parts.append(ClassPart("Kinds of tissue", names, colours))
+        return parts
+
+    @property
+    def _class_opacity(self) -> float:
+        return OUTLINE_OPACITY if self.is_outlined else CLASS_OPACITY
+
+    def _follow_control(self, layer: Layer, wanted: bool) -> None:
+        """Follow the control when it changes; in between, the user's own hiding."""
+        if self._wanted.get(layer.name) != wanted:
+            self._wanted[layer.name] = wanted
+            layer.visible = wanted
+
+    def _move_below_attention(self, layer: Layer) -> None:
+        attention = self.layers.find(_layers.ATTENTION)
+        layers = self.viewer.layers
+        if attention is not None and layers.index(layer) > layers.index(attention):
+            layers.move(layers.index(layer), layers.index(attention))
+
+    def _update_hover(self, **known: Any) -> None:
+        lattice = self.analysis.lattice
+        if lattice is None:
+            return
+        before = self.hover
+        if before is not None:
+            known = {
+                "times": before.times,
+                "shares": before.shares,
+                "classes": before.classes,
+                **known,
+            }
+        self.hover = HoverTable(
+            self.analysis.layer, lattice, self.analysis.mpp_xy, **known
+        )
+
+    def _raster(self, values: NDArray, l0_xy: NDArray) -> NDArray[np.float32]:
+        from spt_core.insight.maps import lattice_map
+
+        lattice = self.analysis.lattice
+        step = (1, 1) if lattice is None else lattice.l0_step_xy
+        return lattice_map(values, l0_xy, step, self.analysis.slide.l0_size_xy)
+
+
+def _attention_part(view: MapSettings, *, is_even: bool) -> HeatPart:
+    low, high = view.limits
+    if view.unit == PERCENTILE:
+        ends = ["least", "most looked at on this slide"]
+    else:
+        ends = [f"{low:g} ×", f"{high:g} × average or more"]
+    sentences = [f"<b>{EVEN}</b>", NOT_WHERE] if is_even else [NOT_WHERE]
+    return HeatPart("Attention", ends, sentences)

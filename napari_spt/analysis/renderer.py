@@ -1,0 +1,222 @@
+"""Draws the state on the canvas: maps as layers, a legend, and the status bar."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from napari.layers import Layer
+from qtpy.QtCore import QTimer
+from qtpy.QtWidgets import QWidget
+
+from napari_spt.analysis import layers as _layers
+from napari_spt.analysis.legends import Legend
+from napari_spt.analysis.overlay import SlideOverlay
+from napari_spt.analysis.slide_analysis import Analysis, Change
+from napari_spt.analysis.state import AnalysisState, Likeness
+from napari_spt.analysis.status import restore_status, show_hover
+from napari_spt.parts.viewing import camera, main_window
+from spt_core.engine.protocol import FailureKind
+
+if TYPE_CHECKING:
+    from napari.viewer import Viewer
+
+WITHOUT_TISSUE = (FailureKind.NO_TISSUE, FailureKind.TOO_SMALL)
+
+
+class MapRenderer:
+    """Listens to the state; the legend is that of the chosen slide."""
+
+    def __init__(
+        self, viewer: "Viewer", state: AnalysisState, *, owner: QWidget
+    ) -> None:
+        self.viewer = viewer
+        self.state = state
+        self.overlays: dict[str, SlideOverlay] = {}
+        self._owner = owner
+        self._legend: Legend | None = None
+        self._hovered: list[Layer] = []
+        self._watched: WeakSet[Layer] = WeakSet()
+        self._hidden: list[Layer] = []
+        state.slide_chosen.connect(self._on_slide)
+        state.view_changed.connect(self.follow_view)
+        state.analysis_changed.connect(self._on_analysis)
+        state.likeness_changed.connect(self._on_likeness)
+        viewer.layers.events.removed.connect(self._follow_layers)
+        camera(viewer).events.zoom.connect(self._follow_zoom)
+
+    @property
+    def current(self) -> SlideOverlay | None:
+        """What is drawn over the chosen slide."""
+        analysis = self.state.analysis
+        return None if analysis is None else self.overlay(analysis)
+
+    def overlay(self, analysis: Analysis) -> SlideOverlay:
+        overlay = self.overlays.get(analysis.key)
+        if overlay is None:
+            overlay = self.overlays[analysis.key] = SlideOverlay(self.viewer, analysis)
+        return overlay
+
+    @property
+    def legend(self) -> Legend | None:
+        if self._legend is None:
+            window = main_window(self._owner)
+            if window is not None and window.centralWidget() is not None:
+                self._legend = Legend(window.centralWidget())
+        return self._legend
+
+    # Changes of the state
+
+    def _on_slide(self) -> None:
+        overlay = self.current
+        if overlay is not None:
+            overlay.draw_attention(self.state.view)
+            overlay.draw_classes(self.state.view)
+            overlay.draw_tissue_kinds()
+            self._watch(overlay)
+        self.draw_legend()
+
+    def follow_view(self) -> None:
+        """What a control of the view changes; all else stays as it was drawn."""
+        overlay = self.current
+        if overlay is None:
+            return
+        overlay.draw_attention(self.state.view)
+        overlay.follow_class_control(self.state.view)
+        overlay.outline_classes()
+        self._watch(overlay)
+        self.draw_legend()
+
+    def _on_analysis(self, analysis: Analysis, change: Change) -> None:
+        view = self.state.view
+        match change:
+            case Change.BEGUN:
+                self._begin(analysis)
+            case Change.PREDICTION:
+                self.overlay(analysis).draw_attention(view)
+                # A model that declines to name a class maps none any more.
+                if not analysis.names_class:
+                    self.overlay(analysis).draw_classes(view)
+            case Change.CLASS_MAP:
+                self.overlay(analysis).draw_classes(view)
+            case Change.TISSUE_MAP:
+                self.overlay(analysis).draw_tissue_kinds()
+            case Change.ENDED:
+                failure = analysis.failure
+                if failure is not None and failure.kind in WITHOUT_TISSUE:
+                    self.overlay(analysis).draw_tissue_mask()
+            case Change.FORGOTTEN:
+                self._forget(analysis)
+                return
+            case _:
+                return
+        overlay = self.overlay(analysis)
+        overlay.outline_classes()
+        self._watch(overlay)
+        self.draw_legend()
+
+    def _begin(self, analysis: Analysis) -> None:
+        before = self.overlays.pop(analysis.key, None)
+        if before is not None and before.analysis.asks_the_same(analysis):
+            # What was drawn stays until something newer comes.
+            before.analysis = analysis
+            self.overlays[analysis.key] = before
+        else:
+            # What is there may be of another model, or of a dock that was closed.
+            self.overlay(analysis).layers.remove(*_layers.NAMES)
+            restore_status(analysis.layer)
+
+    def _forget(self, analysis: Analysis) -> None:
+        overlay = self.overlays.pop(analysis.key, None)
+        self.draw_legend()
+        if overlay is not None:
+            # Not now: whoever removes several layers at once counts on them.
+            QTimer.singleShot(0, partial(overlay.layers.remove, *_layers.NAMES))
+
+    def _on_likeness(self, before: Likeness | None, now: Likeness | None) -> None:
+        if now is not None:
+            overlay = self.overlay(now.analysis)
+            overlay.draw_likeness(now.row)
+            self._watch(overlay)
+            self._follow_layers()
+        elif before is not None and before.analysis.key in self.overlays:
+            overlay = self.overlays[before.analysis.key]
+            overlay.end_likeness()
+            overlay.draw_attention(self.state.view)
+            overlay.follow_class_control(self.state.view)
+            overlay.outline_classes()
+            self.draw_legend()
+
+    # Changes in the viewer
+
+    def _watch(self, overlay: SlideOverlay) -> None:
+        """Follow layers that are shown or hidden by hand, and what is hovered over."""
+        for layer in overlay.shown:
+            if layer not in self._watched:
+                self._watched.add(layer)
+                layer.events.visible.connect(self._follow_layers)
+        if overlay.hover is None:
+            return
+        for layer in (overlay.analysis.layer, *overlay.shown):
+            # Again each time: it may still be that of an analysis before this one.
+            show_hover(layer, lambda: overlay.hover)
+            if layer not in self._hovered:
+                self._hovered.append(layer)
+
+    def _follow_layers(self, _event: object = None) -> None:
+        """Layers were shown, hidden or removed by hand: so are outlines and legend."""
+        if self._hidden:
+            return
+        if self.current is not None:
+            self.current.outline_classes()
+        self.draw_legend()
+
+    def _follow_zoom(self, _event: object = None) -> None:
+        if self.current is not None:
+            self.current.follow_zoom(self.state.view)
+
+    def draw_legend(self) -> None:
+        if self._hidden or (self._legend is None and self.current is None):
+            return
+        legend, overlay = self.legend, self.current
+        if legend is not None:
+            parts = [] if overlay is None else overlay.legend_parts(self.state.view)
+            legend.show_parts(parts)
+
+    def hide_legend(self) -> None:
+        if self._legend is not None:
+            self._legend.hide()
+
+    # The slide alone, and regions
+
+    def hide_maps(self) -> None:
+        """Show the slide alone."""
+        if self.current is None:
+            return
+        visible = [layer for layer in self.current.shown if layer.visible]
+        # What is hidden already is to come back too.
+        self._hidden += visible
+        self.hide_legend()
+        for layer in visible:
+            layer.visible = False
+
+    def show_maps(self) -> None:
+        """Show what was hidden."""
+        hidden, self._hidden = self._hidden, []
+        for layer in hidden:
+            layer.visible = True
+        self.follow_view()
+
+    def close(self) -> None:
+        self.viewer.layers.events.removed.disconnect(self._follow_layers)
+        camera(self.viewer).events.zoom.disconnect(self._follow_zoom)
+        for layer in self._hovered:
+            restore_status(layer)
+        for layer in self._watched:
+            layer.events.visible.disconnect(self._follow_layers)
+        self._hovered.clear()
+        self._watched.clear()
+        self.overlays.clear()
+        if self._legend is not None:
+            self._legend.hide()
+            self._legend.deleteLater()
+            self._legend = None
