@@ -140,7 +140,7 @@ class ModelPanel(Panel):
         is_demonstration = False
         if model is not None:
             with suppress(InputError):
-                is_demonstration = read_model_words(model).is_demonstration
+                is_demonstration = read_model_words(model).card.demonstration
         self.doubt.setVisible(is_demonstration)
         self.state.choose_model(model, self.list.itemText(index))
 
