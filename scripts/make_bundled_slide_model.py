@@ -103,12 +103,14 @@ def _judged_on(cohort: str, judged: dict) -> JudgedOn:
     own = next(
         row
         for row in judged["rows"]
-        if row["embedding"] == "whole" and row["method"].endswith("calibrated")
+        if row["embedding"] == "whole"
+        and row["level"] == "slides"
+        and row["method"].endswith("calibrated")
     )
     return JudgedOn(
         cohort,
         **{name: judged[name] for name in ("slides", "patients", "folds")},
-        **{name: mean for name, (mean, _) in own["values"].items()},
+        **{name: score["mean"] for name, score in own["values"].items()},
         calibration_error=own["calibration_error"],
     )
 

@@ -6,11 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from qtpy.QtCore import Qt, Signal
-from qtpy.QtWidgets import QFileDialog, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import (
+    QComboBox,
+    QFileDialog,
+    QFormLayout,
+    QPushButton,
+    QWidget,
+)
 
 from napari_spt.analysis.map_settings import MEAN, MapSettings
 from napari_spt.analysis.panel import Panel
-from napari_spt.analysis.state import AnalysisState, Change, Options
+from napari_spt.analysis.slide_analysis import Change
+from napari_spt.analysis.state import AnalysisState, Options
 from napari_spt.parts.widgets import Folded, text
 from spt_core.engine.cache import GIGABYTE
 
@@ -67,11 +74,12 @@ class AdvancedPanel(Panel):
             *self._defaults,
             choices={"encoder": self._encoders(), "device": self._devices()},
         )
-        self.encoding["slide_mpp"].native.setSpecialValueText("As the slide says")
+        self.encoding["slide_mpp"].native.setSpecialValueText("As stated")
         self.maps = settings_form(
             MapSettings, "head", "unit", choices={"head": self._heads()}
         )
         self.room = settings_form(Options, "room_gb")
+        self._forms = (self.encoding, self.maps, self.room)
         for name, words in OWN_TOOLTIPS.items():
             self.encoding[name].tooltip = words
         self.device_note = text("", "What automatic means here")
@@ -85,19 +93,7 @@ class AdvancedPanel(Panel):
             "With Preferences > Experimental > asynchronous, slides load in a thread "
             "of their own. It is left as you have it."
         )
-        box = QVBoxLayout(self.content)
-        box.setContentsMargins(0, 0, 0, 0)
-        for widget in (
-            self.encoding.native,
-            self.device_note,
-            self.maps.native,
-            self.room.native,
-            self.cache,
-            self.clear,
-            self.async_note,
-        ):
-            box.addWidget(widget)
-        self._order_tabs()
+        self._lay_out()
         self.is_built = True
         self._fill()
         self.encoding.changed.connect(self._on_encoding)
@@ -109,11 +105,26 @@ class AdvancedPanel(Panel):
         self._show_cache()
         self.refresh()
 
-    def _order_tabs(self) -> None:
-        """Reached after the button that opens them; Qt puts new widgets last."""
-        forms = (self.encoding, self.maps, self.room)
-        rows = [row.native for form in forms for row in form]
-        for before, after in pairwise([self.folded.button, *rows, self.clear]):
+    def _lay_out(self) -> None:
+        """The rows of all forms in one, whose long labels stand above their fields."""
+        layout = QFormLayout(self.content)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)
+        layout.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
+        rows = [row for form in self._forms for row in form]
+        for row in rows:
+            layout.addRow(row.label, row.native)
+            if row.name == "device":
+                # Names of devices may be longer than the column is wide.
+                row.native.setSizeAdjustPolicy(
+                    QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+                )
+                layout.addRow(self.device_note)
+        for widget in (self.cache, self.clear, self.async_note):
+            layout.addRow(widget)
+        # Reached after the button that opens them; Qt puts new widgets last.
+        natives = [row.native for row in rows]
+        for before, after in pairwise([self.folded.button, *natives, self.clear]):
             QWidget.setTabOrder(before, after)
 
     def refresh(self) -> None:
@@ -202,7 +213,6 @@ class AdvancedPanel(Panel):
         box = self.encoding["device"]
         with self.encoding.changed.blocked():
             box.choices = self._devices()
-        # Names may be longer than the column is wide.
         for row in range(box.native.count()):
             words = box.native.itemText(row)
             box.native.setItemData(row, words, Qt.ItemDataRole.ToolTipRole)

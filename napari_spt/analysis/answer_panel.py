@@ -2,7 +2,8 @@
 
 from napari_spt.analysis.bars import ClassBars
 from napari_spt.analysis.panel import Panel
-from napari_spt.analysis.state import AnalysisState, Change
+from napari_spt.analysis.slide_analysis import Change
+from napari_spt.analysis.state import AnalysisState
 from napari_spt.analysis.words import (
     SCORES,
     headline,

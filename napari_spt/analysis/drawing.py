@@ -7,7 +7,7 @@ import numpy as np
 from napari.layers import Shapes
 from numpy.typing import NDArray
 
-from napari_spt.analysis.state import Analysis
+from napari_spt.analysis.slide_analysis import Analysis
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer

@@ -6,7 +6,8 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QCheckBox, QFileDialog, QPushButton
 
 from napari_spt.analysis.panel import Panel
-from napari_spt.analysis.state import AnalysisState, Change
+from napari_spt.analysis.slide_analysis import Change
+from napari_spt.analysis.state import AnalysisState
 from spt_core.insight.exporting import FORMATS, Format
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from qtpy.QtWidgets import QWidget
 
 from napari_spt.analysis.places import Place
-from napari_spt.analysis.state import Analysis
+from napari_spt.analysis.slide_analysis import Analysis
 from napari_spt.parts.viewing import Flight, camera, canvas_size
 
 if TYPE_CHECKING:

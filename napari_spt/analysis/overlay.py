@@ -11,7 +11,7 @@ from napari_spt.analysis.lattice import Lattice
 from napari_spt.analysis.layers import MapLayers
 from napari_spt.analysis.legends import ClassPart, HeatPart
 from napari_spt.analysis.map_settings import PERCENTILE, TIMES, WEAK, MapSettings
-from napari_spt.analysis.state import Analysis
+from napari_spt.analysis.slide_analysis import Analysis
 from napari_spt.analysis.status import HoverTable
 from napari_spt.analysis.words import tissue_kind_names
 from napari_spt.parts.viewing import camera

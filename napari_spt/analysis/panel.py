@@ -4,7 +4,8 @@ from typing import ClassVar
 
 from qtpy.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from napari_spt.analysis.state import Analysis, AnalysisState, Change
+from napari_spt.analysis.slide_analysis import Analysis, Change
+from napari_spt.analysis.state import AnalysisState
 
 
 class Panel(QWidget):

@@ -11,7 +11,8 @@ from napari_spt.analysis.curve import Curve
 from napari_spt.analysis.drawing import Drawing
 from napari_spt.analysis.panel import Panel
 from napari_spt.analysis.session import Session
-from napari_spt.analysis.state import AnalysisState, Change, Likeness
+from napari_spt.analysis.slide_analysis import Change
+from napari_spt.analysis.state import AnalysisState, Likeness
 from napari_spt.analysis.words import (
     check_words,
     failure_words,

@@ -5,7 +5,8 @@ from qtpy.QtCore import QTimer, Signal
 from napari_spt.analysis.panel import Panel
 from napari_spt.analysis.places import Place, odd_places, top_places
 from napari_spt.analysis.region_strip import RegionStrip
-from napari_spt.analysis.state import Analysis, AnalysisState, Change
+from napari_spt.analysis.slide_analysis import Analysis, Change
+from napari_spt.analysis.state import AnalysisState
 from napari_spt.parts.widgets import text
 
 MOST = (

@@ -11,7 +11,8 @@ from qtpy.QtWidgets import QWidget
 from napari_spt.analysis import layers as _layers
 from napari_spt.analysis.legends import Legend
 from napari_spt.analysis.overlay import SlideOverlay
-from napari_spt.analysis.state import Analysis, AnalysisState, Change, Likeness
+from napari_spt.analysis.slide_analysis import Analysis, Change
+from napari_spt.analysis.state import AnalysisState, Likeness
 from napari_spt.analysis.status import restore_status, show_hover
 from napari_spt.parts.viewing import camera, main_window
 from spt_core.engine.protocol import FailureKind

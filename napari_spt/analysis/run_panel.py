@@ -5,7 +5,8 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from napari_spt.analysis.panel import Panel
-from napari_spt.analysis.state import Analysis, AnalysisState, Change, Phase
+from napari_spt.analysis.slide_analysis import Analysis, Change, Phase
+from napari_spt.analysis.state import AnalysisState
 from napari_spt.analysis.words import progress_words, trouble_words
 from napari_spt.parts.activity import ActivityBar
 from napari_spt.parts.widgets import text

@@ -12,7 +12,8 @@ from qtpy.QtWidgets import (
 
 from napari_spt.analysis.map_settings import TIMES
 from napari_spt.analysis.panel import Panel
-from napari_spt.analysis.state import AnalysisState, Change
+from napari_spt.analysis.slide_analysis import Change
+from napari_spt.analysis.state import AnalysisState
 
 
 class ViewPanel(Panel):

@@ -1,6 +1,6 @@
 """All sentences of the window, made from enums and numbers."""
 
-from napari_spt.analysis.state import Analysis, Phase
+from napari_spt.analysis.slide_analysis import Analysis, Phase
 from napari_spt.slides.slide_source import SlideSource
 from spt_core.engine.protocol import (
     Failed,

@@ -26,10 +26,13 @@ MPS_ARRAY_BYTES = 2**32
 # A GPU of at least this compute capability is faster in float16; of those before, only
 # 6.0 is.
 _FAST_FLOAT16 = (7, 0)
-# Training gains from one more thread for every so many weights. With fewer weights the
-# threads wait for one another, and wait long where other programs run as well
+# Training gains from one more thread for every so many weights; with fewer, threads
+# mostly wait for one another. Where they spin while they wait, as they do unless told
+# otherwise, they take the time of the thread that is waited for: beside other programs
+# two threads were two to six times slower than one. Where they sleep, they were not
 # (benchmarks/training_threads.py).
-_WEIGHTS_PER_THREAD = 2_000_000
+_WEIGHTS_PER_SLEEPING_THREAD = 250_000
+_WEIGHTS_PER_SPINNING_THREAD = 2_000_000
 _lowered_from: list[int] = []  # torch's threads before training took fewer
 
 
@@ -314,7 +317,9 @@ def training_threads(weights: int) -> int:
 
     Never more than torch has now, so that whoever chose a number keeps it.
     """
-    return max(1, min(torch.get_num_threads(), weights // _WEIGHTS_PER_THREAD))
+    sleeping = os.environ.get("OMP_WAIT_POLICY", "").upper() == "PASSIVE"
+    each = _WEIGHTS_PER_SLEEPING_THREAD if sleeping else _WEIGHTS_PER_SPINNING_THREAD
+    return max(1, min(torch.get_num_threads(), weights // each))
 
 
 @contextmanager

@@ -179,15 +179,28 @@ def test_attention_on_mps_forms_no_array_of_4_gib(monkeypatch, memory, heads, to
         assert devices.attention_rows(torch.device(other), heads, tokens) == tokens
 
 
-def test_small_models_are_trained_by_one_thread():
+TINY, SMALL, PAPER_2, PAPER = 21_900, 1_061_004, 6_655_628, 19_259_020
+
+
+@pytest.mark.parametrize(
+    ("waiting", "expected"),
+    [
+        (None, {TINY: 1, SMALL: 1, PAPER_2: 3, PAPER: 8}),  # they spin
+        ("ACTIVE", {TINY: 1, SMALL: 1, PAPER_2: 3, PAPER: 8}),
+        ("PASSIVE", {TINY: 1, SMALL: 4, PAPER_2: 8, PAPER: 8}),
+    ],
+)
+def test_a_model_is_trained_by_the_threads_it_can_use(monkeypatch, waiting, expected):
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if waiting:
+        monkeypatch.setenv("OMP_WAIT_POLICY", waiting)
     before = torch.get_num_threads()
     torch.set_num_threads(8)
     try:
-        assert devices.training_threads(1_061_004) == 1  # small
-        assert devices.training_threads(6_655_628) == 3  # paper-2
-        assert devices.training_threads(19_259_020) == 8  # paper
+        for weights, threads in expected.items():
+            assert devices.training_threads(weights) == threads
         torch.set_num_threads(1)  # somebody's choice
-        assert devices.training_threads(19_259_020) == 1
+        assert devices.training_threads(PAPER) == 1
     finally:
         torch.set_num_threads(before)
 
@@ -199,7 +212,7 @@ def test_other_work_within_training_has_all_threads():
     try:
         with devices.all_threads(cpu):
             assert torch.get_num_threads() == 4
-        with devices.useful_threads(cpu, 1_000_000):
+        with devices.useful_threads(cpu, TINY):
             assert torch.get_num_threads() == 1
             with devices.all_threads(cpu):
                 assert torch.get_num_threads() == 4

@@ -12,7 +12,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from napari_spt.analysis.state import Analysis
+from napari_spt.analysis.slide_analysis import Analysis
 from napari_spt.slides.slide_source import slide_source
 from spt_core.engine.codec import ArrayFolder, decode, encode
 from spt_core.engine.protocol import (

@@ -7,7 +7,7 @@ import pytest
 from napari.utils.notifications import notification_manager
 from qtpy.QtWidgets import QApplication, QMessageBox
 
-from napari_spt.analysis.state import Change, Phase
+from napari_spt.analysis.slide_analysis import Change, Phase
 from napari_spt.parts.post import post
 from napari_spt.parts.settings import remember, remembered
 from napari_spt.slides.open_command import recent_slides

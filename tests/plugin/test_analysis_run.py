@@ -20,7 +20,7 @@ from qtpy.QtCore import QCoreApplication, QEvent, Qt
 from qtpy.QtWidgets import QApplication, QFileDialog
 
 from napari_spt.analysis import keys as _keys
-from napari_spt.analysis.state import Change, Phase
+from napari_spt.analysis.slide_analysis import Change, Phase
 from napari_spt.parts.settings import remember, remembered
 from napari_spt.parts.viewing import camera
 from spt_core.insight.maps import attention_values

@@ -7,7 +7,7 @@ import pytest
 from qtpy.QtCore import QCoreApplication, QEvent
 from qtpy.QtWidgets import QLabel
 
-from napari_spt.analysis.state import Change
+from napari_spt.analysis.slide_analysis import Change
 from napari_spt.parts import post as _post
 from napari_spt.parts.post import Post
 from napari_spt.slides.picture_slide import write_picture_slide

@@ -11,7 +11,7 @@ import pytest
 from napari.settings import get_settings
 from napari.utils.notifications import notification_manager
 
-from napari_spt.analysis.state import Phase
+from napari_spt.analysis.slide_analysis import Phase
 from napari_spt.parts.viewing import scale_bar
 from spt_core.engine.client import shared_engine
 from spt_core.engine.protocol import FailureKind, Step

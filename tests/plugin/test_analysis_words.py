@@ -13,7 +13,8 @@ from qtpy.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 from napari_spt.analysis.legends import ClassPart, HeatPart, Legend
 from napari_spt.analysis.open_command import open_analysis
-from napari_spt.analysis.state import Change, Options
+from napari_spt.analysis.slide_analysis import Change
+from napari_spt.analysis.state import Options
 from napari_spt.analysis.words import (
     failure_words,
     headline,

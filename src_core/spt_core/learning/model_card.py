@@ -145,6 +145,11 @@ class TrainingSummary:
         Whether it began from another model.
     frozen_encoder
         Whether the classifier alone was trained.
+    epoch_chosen_by
+        How the epoch of the weights was chosen, in words; None where the file does
+        not say.
+    choice_fingerprints
+        The slides whose labels chose it.
     torch
         The version of torch.
     """
@@ -165,6 +170,8 @@ class TrainingSummary:
     seed: int | None = None
     from_pretrained: bool = False
     frozen_encoder: bool = False
+    epoch_chosen_by: str | None = None
+    choice_fingerprints: frozenset[str] = frozenset()
     torch: str | None = None
 
 

@@ -1,18 +1,20 @@
-"""Folds that share no patient."""
+"""Which slides are learned from and which are asked: folds, or a split as given."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 
 Indices = NDArray[np.int64]
+# The slides to learn from and those to ask, once per fold.
+Parts = list[tuple[Indices, Indices]]
 
 
 def patient_folds(
-    y: NDArray[np.integer], patients: list[str], folds: int, seed: int
-) -> Iterator[tuple[Indices, Indices]]:
-    """For each fold the slides to learn from and those to ask, classes balanced.
+    y: NDArray[np.integer], patients: Sequence[str], folds: int, seed: int
+) -> Parts:
+    """Folds that share no patient, with the classes balanced.
 
     Parameters
     ----------
@@ -21,4 +23,10 @@ def patient_folds(
     """
     groups = np.unique(patients, return_inverse=True)[1]
     splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
-    yield from splitter.split(y, y, groups)
+    return list(splitter.split(y, y, groups))
+
+
+def given_split(splits: Sequence[str | None]) -> Parts:
+    """One part: learn from ``train``, ask ``test``; ``val`` is in neither."""
+    named = np.array([split or "train" for split in splits])
+    return [(np.flatnonzero(named == "train"), np.flatnonzero(named == "test"))]

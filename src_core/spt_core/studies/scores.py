@@ -133,6 +133,34 @@ def pooled_score(runs: Sequence[OutOfFold], metric: str) -> float:
     return float(np.mean(found))
 
 
+def of_patients(
+    run: OutOfFold, patients: Sequence[str]
+) -> tuple[OutOfFold, list[str], int]:
+    """The same of patients: the mean of their asked slides' shares.
+
+    Returns
+    -------
+    The patients' shares, their names in the same order, and how many patients are left
+    out because their slides differ in label.
+    """
+    slides: dict[str, list[int]] = {}
+    for row in np.flatnonzero(run.fold >= 0).tolist():
+        slides.setdefault(patients[row], []).append(row)
+    pure = {
+        name: rows
+        for name, rows in slides.items()
+        if len(set(run.y[rows].tolist())) == 1
+    }
+    first = [rows[0] for rows in pure.values()]
+    shares = [run.shares[rows].mean(axis=0) for rows in pure.values()]
+    found = OutOfFold(
+        run.y[first],
+        run.fold[first],
+        np.stack(shares) if shares else run.shares[:0],
+    )
+    return found, list(pure), len(slides) - len(pure)
+
+
 def patient_weights(
     y: NDArray[np.integer],
     patients: Sequence[str],

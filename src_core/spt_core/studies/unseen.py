@@ -1,15 +1,36 @@
-"""Which slides a model may be asked about: those whose labels it has not learned."""
+"""Which slides a model knows: whose labels it learned, or that chose its epoch."""
 
-from spt_core.errors import InputError
+from dataclasses import dataclass
+
 from spt_core.learning.cohort import Cohort, CohortSlide
 from spt_core.learning.model_card import Stage
 from spt_core.learning.model_file import SlideModel
 
 
-def unseen_part(
-    model: SlideModel, cohort: Cohort, key: bytes | None
-) -> tuple[Cohort, list[str]]:
-    """The labelled slides whose labels the model has not learned, and remarks.
+@dataclass(frozen=True)
+class KnownSlides:
+    """Numbers of a cohort's labelled slides that a model knows.
+
+    Attributes
+    ----------
+    learned
+        With their labels.
+    seen
+        Without them.
+    chose
+        By whose labels the epoch of the model was chosen.
+    remarks
+        What cannot be checked.
+    """
+
+    learned: frozenset[int]
+    seen: frozenset[int]
+    chose: frozenset[int]
+    remarks: tuple[str, ...]
+
+
+def known_slides(model: SlideModel, cohort: Cohort, key: bytes | None) -> KnownSlides:
+    """What a model, or one that it began from, was trained on.
 
     Parameters
     ----------
@@ -19,7 +40,7 @@ def unseen_part(
     slides = {i: slide for i, slide in enumerate(cohort) if slide.label}
     prints = {i: slide.fingerprint() for i, slide in slides.items()}
 
-    def seen_in(stage: Stage) -> set[int]:
+    def in_stage(stage: Stage) -> set[int]:
         return {
             i
             for i, slide in slides.items()
@@ -28,25 +49,15 @@ def unseen_part(
         }
 
     stages = model.stages()
-    remarks = _unchecked(stages, list(slides.values()), key)
-    seen = set().union(*(seen_in(stage) for stage in stages))
-    learned = set().union(*(seen_in(stage) for stage in stages if stage.with_labels))
-    if seen - learned:
-        remarks.append(
-            f"The model was trained, without labels, on {len(seen - learned)} of these "
-            "slides."
-        )
-    if learned:
-        remarks.append(
-            f"{len(learned)} slides are left out: the model was trained with their "
-            "labels."
-        )
-    if learned and len(learned) == len(slides):
-        raise InputError(
-            "The model was trained with the labels of all these slides or their "
-            "patients: nothing is left that it has not seen. Evaluate it on others."
-        )
-    return cohort.subset(i for i in slides if i not in learned), remarks
+    seen = set().union(*(in_stage(stage) for stage in stages))
+    learned = set().union(*(in_stage(stage) for stage in stages if stage.with_labels))
+    by_choice = model.card.training.choice_fingerprints
+    return KnownSlides(
+        frozenset(learned),
+        frozenset(seen - learned),
+        frozenset(i for i, one in prints.items() if one in by_choice),
+        tuple(_unchecked(stages, list(slides.values()), key)),
+    )
 
 
 def _unchecked(

@@ -14,11 +14,18 @@ if TYPE_CHECKING:
         read_tokens,
         write_tokens,
     )
-    from spt_core.tokens.labels import Labels, SlideLabel, check_labels, read_labels
+    from spt_core.tokens.labels import (
+        Labels,
+        PatientSource,
+        SlideLabel,
+        check_labels,
+        read_labels,
+    )
     from spt_core.tokens.tokens import TokenFacts, Tokens
 
 _HOMES = {
     "Labels": "spt_core.tokens.labels",
+    "PatientSource": "spt_core.tokens.labels",
     "SlideLabel": "spt_core.tokens.labels",
     "TokenFacts": "spt_core.tokens.tokens",
     "TokenIndex": "spt_core.tokens.feature_file",
@@ -32,6 +39,7 @@ _HOMES = {
 
 __all__ = [
     "Labels",
+    "PatientSource",
     "SlideLabel",
     "TokenFacts",
     "TokenIndex",

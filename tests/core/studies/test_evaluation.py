@@ -24,7 +24,7 @@ from spt_core.studies.evaluation import evaluate
 from spt_core.studies.folds import patient_folds
 from spt_core.studies.methods import OWN
 from spt_core.studies.scores import METRICS, OutOfFold, fold_scores
-from spt_core.studies.unseen import unseen_part
+from spt_core.studies.unseen import known_slides
 from spt_core.tokens import read_labels
 from tests.core.insight.conftest import changed, finish, trained_otherwise, write_cohort
 
@@ -40,7 +40,7 @@ def fresh(tmp_path_factory):
 def evaluated(fresh, model_path):
     model = load_model(model_path)
     labels = read_labels(fresh / "labels.csv")
-    found, _ = finish(evaluate(model, fresh / "features", labels, folds=2, seeds=2))
+    found, _ = finish(evaluate(model, fresh / "features", labels, folds=2, repeats=2))
     return found
 
 
@@ -66,7 +66,7 @@ def test_a_learned_model_does_well_by_every_method(evaluated):
     assert {row.embedding for row in evaluated.rows} == {"whole", "windows"}
     for row in evaluated.rows:
         if row.embedding == "whole":
-            assert row.values["accuracy"][0] > 0.85, row
+            assert row.values["accuracy"].mean > 0.85, row
     assert evaluated.slides == 24
     assert evaluated.patients == 12
 
@@ -78,7 +78,7 @@ def test_the_own_classifier_is_what_predict_says(evaluated, fresh, model_path):
     for path in sorted((fresh / "features").glob("*.h5")):
         found = predict(model, read_tokens(path))
         right.append(found.classes[found.top] == labels[path.stem].label)
-    own = evaluated.row(OWN).values["accuracy"][0]
+    own = evaluated.row(OWN).values["accuracy"].mean
     assert own == pytest.approx(np.mean(right), abs=0.02)
 
 
@@ -175,15 +175,15 @@ def test_patients_under_a_key_that_is_not_at_hand_are_not_checked(
         replace(slide, facts=replace(slide.facts, slide_fingerprint=slide.name))
         for slide in cohort
     ]
-    left, remarks = unseen_part(found, Cohort(new), None)
-    assert len(left) == 24
-    assert len(remarks) == 1
-    assert "Give --patients-key" in remarks[0]
+    known = known_slides(found, Cohort(new), None)
+    assert not known.learned
+    (remark,) = known.remarks
+    assert "Give --patients-key" in remark
     strangers = Cohort([replace(slide, patient="nobody") for slide in new])
-    left, remarks = unseen_part(found, strangers, key)
-    assert len(left) == 24
-    assert len(remarks) == 1
-    assert "under another key" in remarks[0]
+    known = known_slides(found, strangers, key)
+    assert not known.learned
+    (remark,) = known.remarks
+    assert "under another key" in remark
 
 
 def test_slides_seen_without_labels_are_remarked_and_stay(fresh, mean_model):
@@ -194,27 +194,27 @@ def test_slides_seen_without_labels_are_remarked_and_stay(fresh, mean_model):
     trained_otherwise(
         mean_model, slide_fingerprints=frozenset(prints[:4]), earlier=(earlier,)
     )
-    left, remarks = unseen_part(mean_model, cohort, None)
-    assert len(left) == 20
-    assert [
-        word for remark in remarks for word in remark.split() if word.isdigit()
-    ] == [
-        "6",
-        "4",
-    ]
+    known = known_slides(mean_model, cohort, None)
+    assert known.learned == set(range(4))
+    assert known.seen == set(range(4, 10))
+    labels = read_labels(fresh / "labels.csv")
+    found, _ = finish(evaluate(mean_model, fresh / "features", labels, folds=2))
+    assert (found.slides, found.left_out) == (20, 4)
+    said = " ".join(found.remarks)
+    assert "trained, without labels, on 6 of these slides" in said
+    assert "4 slides are left out" in said
     changed(mean_model, objective="simclr")
     trained_otherwise(mean_model, earlier=(replace(earlier, objective="supcon"),))
-    left, remarks = unseen_part(mean_model, cohort, None)
-    assert len(left) == 16
+    assert known_slides(mean_model, cohort, None).learned == set(range(2, 10))
 
 
 def test_a_model_that_does_not_say_what_it_began_from(fresh, mean_model):
     cohort = open_cohort(fresh / "features", read_labels(fresh / "labels.csv"))
     trained_otherwise(mean_model, from_pretrained=True)
-    _, remarks = unseen_part(mean_model, cohort, None)
-    assert "does not say what that was trained on" in remarks[0]
+    (remark,) = known_slides(mean_model, cohort, None).remarks
+    assert "does not say what that was trained on" in remark
     trained_otherwise(mean_model, earlier=())
-    assert unseen_part(mean_model, cohort, None)[1] == []
+    assert known_slides(mean_model, cohort, None).remarks == ()
 
 
 def test_command_writes_a_report_without_names_and_calibrates(
