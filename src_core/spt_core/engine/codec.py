@@ -117,7 +117,7 @@ class ArrayFolder:
 
     def clear(self) -> None:
         """Remove what nobody will read any more, and the folder with it."""
-        for pattern in ("*.npy", "*.log"):
+        for pattern in ("*.npy", "*.log"):  # the window logs beside the arrays
             for path in self.folder.glob(pattern):
                 with suppress(OSError):
                     path.unlink()

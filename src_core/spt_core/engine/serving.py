@@ -113,6 +113,9 @@ class Server:
                     clear = False
                     break
                 self._take(number, message)
+        # Without ears it must end; this is the last chance to say why.
+        except Exception:
+            log.exception("The engine cannot listen any more")
         finally:
             self.stop(clear=clear)
 

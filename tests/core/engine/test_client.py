@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from spt_core import bundled
-from spt_core.engine import client
+from spt_core.engine import process
 from spt_core.engine.client import EngineClient, EngineState
 from spt_core.engine.protocol import (
     END_TYPES,
@@ -27,6 +27,7 @@ from spt_core.engine.protocol import (
     Predicted,
     Started,
 )
+from spt_core.engine.session_folder import PREFIX, remove_stale_folders
 from spt_core.sample import write_sample_slide
 from spt_core.tokens import read_tokens
 from tests.core.engine.pipe import analysis, ends_of
@@ -97,7 +98,7 @@ def end_of(engine, request, seconds=240.0):
 
 
 def folders():
-    return set(Path(tempfile.gettempdir()).glob(f"{client._PREFIX}*"))
+    return set(Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
 
 
 def test_from_off_to_a_result_and_off_again(work):
@@ -261,7 +262,7 @@ def speak(engine, quick, monkeypatch):
     def speak(*lines):
         said = [sys.executable, "-c", SPEAKER, "".join(f"{line}\n" for line in lines)]
         monkeypatch.setattr(
-            client.subprocess, "Popen", lambda _, **options: start(said, **options)
+            process.subprocess, "Popen", lambda _, **options: start(said, **options)
         )
         return end_of(engine, engine.submit(quick))
 
@@ -319,7 +320,7 @@ def test_what_killed_sessions_left_is_removed(tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
         then = time.time() - age
         os.utime(tmp_path / name, (then, then))
-    client._remove_stale_folders()
+    remove_stale_folders()
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {name for name, (_, stays) in cases.items() if stays}
 
