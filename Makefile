@@ -36,7 +36,7 @@ test-core: $(VENV)/installed
 test-plugin: $(VENV)/installed screen
 	$(SCREEN) $(PY) -m pytest $(PLUGIN_TESTS)
 
-test-lowest: screen  ## run the tests with the oldest dependencies that setup.cfg allows
+test-lowest: screen | $(UV)  ## run the tests with the oldest dependencies that setup.cfg allows
 	$(UV) venv -q --clear .venv-lowest --python $$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 	$(UV) pip install -q --compile-bytecode --python .venv-lowest/bin/python --resolution lowest-direct -e ".[test]"
 	.venv-lowest/bin/python -m pytest $(CORE_TESTS)
@@ -48,7 +48,7 @@ lint: $(VENV)/installed  ## check style and types
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-bench: $(VENV)/installed screen  ## run the benchmarks; each prints a line a figure
+bench: $(VENV)/installed screen  ## run the benchmarks; each prints one line per figure
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
 
 docs: $(VENV)/installed  ## build the documentation into site/
@@ -65,7 +65,7 @@ $(VENV)/installed: setup.cfg pyproject.toml | $(UV)
 	  { echo "napari-spt needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(PY) || $(UV) venv -q $(VENV) --python $(PYTHON)
 	@echo "Installing napari-spt and what it needs into $(VENV) (several GB with torch on Linux) ..."
-	@$(UV) pip install -q --compile-bytecode --python $(PY) -e ".[all,test,dev]"
+	@$(UV) pip install -q --compile-bytecode --python $(PY) -e ".[all,test,bench,dev]"
 	@touch $@
 
 .uv/bin/uv:

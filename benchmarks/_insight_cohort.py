@@ -15,7 +15,7 @@ from spt_core.patches import EncodeSettings, TorchEncoder, encode_slides, slide_
 from spt_core.sample.cohort import make_cases, write_case
 from spt_core.sample.layout import plan
 from spt_core.sample.slide_file import painters
-from spt_core.sample.tissue import Tissue
+from spt_core.sample.tissue import TissueClass
 from spt_core.sample.truth import truth_paths, write_truth
 from spt_core.tokens import Tokens
 
@@ -104,7 +104,7 @@ def held_out(folder: Path) -> Iterator[tuple[str, str]]:
 
 def tumour_patches(slide: Path, tokens: Tokens) -> np.ndarray:
     """Which patches are tumour for the greater part, by the truth mask, (n,)."""
-    mask = np.asarray(Image.open(truth_paths(slide)[0])) >= Tissue.GLANDULAR
+    mask = np.asarray(Image.open(truth_paths(slide)[0])) >= TissueClass.GLANDULAR
     width, height = tokens.facts.l0_size_xy or (1, 1)
     scale_x, scale_y = mask.shape[1] / width, mask.shape[0] / height
     size_x, size_y = tokens.facts.l0_patch_xy or (1, 1)

@@ -25,9 +25,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
 from spt_core.patches import TorchEncoder, load_encoder
 from spt_core.patches.registry import build_module, find_card
+from spt_core.training.knn import knn_probabilities, mean_class_accuracy
 
 ROOT = Path(__file__).parents[1]
 MPP, SIDE = 0.5, 92  # a BreaKHis field is 46 um high

@@ -7,6 +7,7 @@ each must be unlike, with no class named.
 
 import argparse
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ def main() -> None:
     parser.add_argument("--only", choices=("sample", "real"))
     args = parser.parse_args()
     model = load_model(args.model or bundled.slide_model_path())
-    model.card["demonstration"] = True
+    model.card = replace(model.card, demonstration=True)
     figures = Figures("bundled_slide_model", cohort_seed=303)
     with tempfile.TemporaryDirectory() as made:
         if args.only != "real":

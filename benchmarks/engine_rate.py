@@ -5,48 +5,71 @@ import itertools
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from _figures import Figures
-from napari_spt.parts.engine import Engine, Message
 
+from spt_core.engine.client import EngineClient, EngineState
+from spt_core.engine.protocol import (
+    END_TYPES,
+    Analyse,
+    Analysed,
+    AskWithout,
+    CheckFaithfulness,
+    Failed,
+    MapTissue,
+    Predicted,
+    Reply,
+    Request,
+    Started,
+    Step,
+    Working,
+)
 from spt_core.patches import EncodeSettings, encode_slide
 from spt_core.sample import write_sample_slide
 
-ENDS = ("done", "cancelled", "failed")
-
 
 class Clocked:
-    """An engine whose messages are kept with the seconds since the request."""
+    """An engine whose replies are kept with the seconds since the request."""
 
     def __init__(self) -> None:
-        self.engine = Engine()
+        self.engine = EngineClient()
 
-    def run(self, do: str, **facts) -> list[tuple[float, Message]]:
-        seen = self.run_to_its_end(do, **facts)
-        if seen[-1][1].event != "done":
-            raise SystemExit(f"{do}: {seen[-1][1].facts}")
+    def run(self, request: Request) -> list[tuple[float, Reply]]:
+        seen = self.run_to_its_end(request)
+        if isinstance(seen[-1][1], Failed):
+            raise SystemExit(f"{request}: {seen[-1][1]}")
         return seen
 
-    def run_to_its_end(self, do: str, **facts) -> list[tuple[float, Message]]:
+    def run_to_its_end(self, request: Request) -> list[tuple[float, Reply]]:
         began = time.perf_counter()
-        request = self.engine.submit(do, **facts)
-        seen: list[tuple[float, Message]] = []
-        while not seen or seen[-1][1].event not in ENDS:
-            for message in self.engine.poll():
-                if message.request == request:
-                    seen.append((time.perf_counter() - began, message))
+        number = self.engine.submit(request)
+        seen: list[tuple[float, Reply]] = []
+        while not seen or not isinstance(seen[-1][1], END_TYPES):
+            for received in self.engine.poll():
+                if received.request == number:
+                    seen.append((time.perf_counter() - began, received.message))
             time.sleep(0.005)
         return seen
 
 
-def first(heard: list[tuple[float, Message]], event: str, **facts) -> float:
+def first(
+    heard: list[tuple[float, Reply]],
+    kind: type,
+    fits: Callable[[Any], bool] = lambda _: True,
+) -> float:
     return next(
         seconds
         for seconds, message in heard
-        if message.event == event
-        and all(message.facts.get(name) == value for name, value in facts.items())
+        if isinstance(message, kind) and fits(message)
     )
+
+
+def is_whole(predicted: Predicted) -> bool:
+    return predicted.prediction.is_whole
 
 
 def alone(slide: Path, folder: Path) -> float:
@@ -73,53 +96,55 @@ def main() -> None:
         clocked = Clocked()
         began = time.perf_counter()
         clocked.engine.start()
-        while clocked.engine.state != "ready":
+        while clocked.engine.state != EngineState.READY:
             time.sleep(0.01)
         figures.add("started to ready", time.perf_counter() - began, "s", goal="< 8")
         # It is warming up, as while somebody looks for a slide to open.
-        clocked.run_to_its_end("nothing")
+        clocked.run_to_its_end(MapTissue(folder / "nothing.h5", ""))
         figures.add("started to warm", time.perf_counter() - began, "s")
-        work = {"slide": slide, "model": args.model, "features": folder / "features"}
+        model = Path(args.model)
+        work = Analyse(slide, slide.name, folder / "features", model=model)
 
-        seen = clocked.run("analyse", **work)
-        end = seen[-1][1].facts
-        encoded = first(seen, "progress", message="reading the whole slide")
-        started = first(seen, "started")
-        figures.add("patches", end["patches"])
-        figures.add("first prediction", first(seen, "prediction"), "s")
+        seen = clocked.run(work)
+        features = next(m.features for _, m in seen if isinstance(m, Analysed))
+        patches = next(m.patches for _, m in seen if isinstance(m, Started))
+        encoded = first(seen, Working, lambda m: m.step == Step.READING_SLIDE)
+        started = first(seen, Started)
+        figures.add("patches", patches)
+        figures.add("first prediction", first(seen, Predicted), "s")
         figures.add(
             "first prediction, share of the run",
-            first(seen, "prediction") / seen[-1][0],
+            first(seen, Predicted) / seen[-1][0],
             goal="< 0.1",
         )
-        looks = [s for s, m in seen if m.event == "prediction"]
+        looks = [s for s, m in seen if isinstance(m, Predicted)]
         gaps = [b - a for a, b in itertools.pairwise(looks)]
         figures.add("longest wait between predictions", max(gaps), "s")
         figures.add("whole run", seen[-1][0], "s")
-        rate = end["patches"] / (encoded - started)
+        rate = patches / (encoded - started)
         figures.add("encoding", rate, "patches/s")
         if args.alone:
             lonely = alone(slide, folder / "alone")
             figures.add("encoding in-process", lonely, "patches/s")
             figures.add("engine to in-process", rate / lonely, goal="> 0.9")
 
-        again = [clocked.run("analyse", **work) for _ in range(3)]
+        again = [clocked.run(work) for _ in range(3)]
         for what, seconds in (
-            ("first answer", [first(one, "prediction") for one in again]),
-            ("whole answer", [first(one, "prediction", seen=1.0) for one in again]),
+            ("first answer", [first(one, Predicted) for one in again]),
+            ("whole answer", [first(one, Predicted, is_whole) for one in again]),
             ("with the class map", [one[-1][0] for one in again]),
         ):
             goal = "< 1" if what == "first answer" else ""
             name = f"kept features, {what}"
             figures.add(name, statistics.median(seconds), "s", goal=goal)
         l0 = args.size
-        square = [[0, 0], [l0 / 2, 0], [l0 / 2, l0 / 2], [0, l0 / 2]]
-        asked = {"features": end["features"], "model": args.model}
-        seconds = clocked.run("what_if", region=[square], **asked)[-1][0]
+        square = np.array([[0, 0], [l0 / 2, 0], [l0 / 2, l0 / 2], [0, l0 / 2]])
+        without = AskWithout(features, slide.name, model, (square,))
+        seconds = clocked.run(without)[-1][0]
         figures.add("what if not here", seconds, "s", goal="< 5")
-        seconds = clocked.run("explore", features=end["features"])[-1][0]
+        seconds = clocked.run(MapTissue(features, slide.name))[-1][0]
         figures.add("explore", seconds, "s")
-        seconds = clocked.run("faithfulness", **asked)[-1][0]
+        seconds = clocked.run(CheckFaithfulness(features, slide.name, model))[-1][0]
         figures.add("faithfulness", seconds, "s")
         clocked.engine.close()
     figures.save()

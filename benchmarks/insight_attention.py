@@ -50,7 +50,7 @@ def nuclear_density(slide: Path, tokens: Tokens) -> np.ndarray:
 
 def untrained(model: SlideModel) -> SlideModel:
     torch.manual_seed(0)
-    encoder = build_encoder("small", model.card["tokens"]["dim"]).eval()
+    encoder = build_encoder("small", model.card.tokens.dim).eval()
     return SlideModel(encoder, model.card)
 
 

@@ -17,6 +17,12 @@ from learning_attend import SIDE, products, resident_bytes
 from spt_core.insight.class_map import class_map
 from spt_core.insight.predicting import predict, read_for
 from spt_core.learning.aggregators import build_encoder
+from spt_core.learning.model_card import (
+    Architecture,
+    ModelCard,
+    TokenKind,
+    TrainingSummary,
+)
 from spt_core.learning.model_file import SlideModel
 from spt_core.tokens import TokenFacts, Tokens, write_tokens
 
@@ -26,12 +32,12 @@ DIM, STEP = 512, 300
 def some_model(preset: str) -> SlideModel:
     torch.manual_seed(0)
     encoder = build_encoder(preset, DIM).eval()
-    card = {
-        "classes": ["a", "b", "c"],
-        "tokens": {"dim": DIM},
-        "views": {},
-        "training": {"slides": 0, "slide_fingerprints": [], "patient_hmacs": []},
-    }
+    card = ModelCard(
+        Architecture(encoder.name, encoder.config),
+        TokenKind(DIM),
+        TrainingSummary(slides=0),
+        classes=("a", "b", "c"),
+    )
     return SlideModel(encoder, card, torch.nn.Linear(encoder.dim, 3))
 
 

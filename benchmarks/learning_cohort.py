@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -15,10 +16,10 @@ from _alternately import add_clock, alternately, choose_clock
 from _figures import Figures
 from _made_up_cohort import write_sparse_cohort
 
-from spt_core.learning.batches import Plan
+from spt_core.learning.batches import SlidePlan, graph_floats
 from spt_core.learning.cohort import open_cohort
 from spt_core.learning.settings import TrainSettings
-from spt_core.learning.trainer import CHUNK_ON_CPU
+from spt_core.learning.task import CHUNK_ON_CPU
 from spt_core.learning.training import train
 from spt_core.learning.views import ViewSettings
 
@@ -63,8 +64,14 @@ def steps_of(folder: Path, clock):
     torch.manual_seed(0)
     encoder = build_encoder("small", cohort.dim)
     objective = build_objective("simclr", encoder)
-    compute = ExactStep(encoder, objective, device=CPU, processes=Processes())
-    plan = Plan(cohort, ViewSettings(), BATCH, 0, CPU, chunk=CHUNK_ON_CPU)
+    compute = ExactStep(
+        encoder,
+        objective,
+        device=CPU,
+        processes=Processes(),
+        graph_floats=partial(graph_floats, encoder),
+    )
+    plan = SlidePlan(cohort, ViewSettings(), BATCH, 0, CPU, chunk=CHUNK_ON_CPU)
     numbers = count()
     return opened, lambda: [compute(plan.make(next(numbers))) for _ in range(STEPS)]
 

@@ -2,6 +2,7 @@
 
 import argparse
 import tempfile
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from _figures import Figures
 from _made_up_cohort import write_sparse_cohort
 
 from spt_core.learning.aggregators import build_encoder
-from spt_core.learning.batches import Plan
+from spt_core.learning.batches import SlidePlan, graph_floats
 from spt_core.learning.cohort import open_cohort
-from spt_core.learning.trainer import CHUNK_ON_CPU
+from spt_core.learning.task import CHUNK_ON_CPU
 from spt_core.learning.views import ViewSettings
+from spt_core.training.batch import made_ahead
 from spt_core.training.objectives import build_objective
 from spt_core.training.processes import Processes
 from spt_core.training.step import ExactStep
@@ -30,8 +32,16 @@ def measure(figures, folder: Path, preset: str, batch: int, repeats: int, clock)
     objective = build_objective("simclr", encoder)
     weights = [*encoder.parameters(), *objective.parameters()]
     optimiser = torch.optim.AdamW(weights, lr=1e-5, fused=True)
-    compute = ExactStep(encoder, objective, device=CPU, processes=Processes())
-    plan = Plan(cohort, ViewSettings(), batch, seed=0, device=CPU, chunk=CHUNK_ON_CPU)
+    compute = ExactStep(
+        encoder,
+        objective,
+        device=CPU,
+        processes=Processes(),
+        graph_floats=partial(graph_floats, encoder),
+    )
+    plan = SlidePlan(
+        cohort, ViewSettings(), batch, seed=0, device=CPU, chunk=CHUNK_ON_CPU
+    )
     steps, ready = count(), count()
     total = 2 * repeats + 8
     kept = [plan.make(step) for step in range(repeats + 1)]
@@ -41,12 +51,12 @@ def measure(figures, folder: Path, preset: str, batch: int, repeats: int, clock)
         made = kept[next(ready)]
         for weight in weights:
             weight.grad = None
-        found = [encoder(c.x.float(), c.p, c.mask) for c in made.chunks]
+        found = [encoder(*c.inputs_on(CPU)) for c in made.chunks]
         places = torch.cat([c.places for c in made.chunks]).argsort()
         h = torch.cat(found)[places].unflatten(0, (2, -1))
         objective(h)["loss"].backward()
 
-    with plan.from_step(0, total) as batches:
+    with made_ahead(plan.make, 0, total) as batches:
 
         def step() -> None:
             """Views, rows, padding, forward, backward, optimiser."""
@@ -59,11 +69,12 @@ def measure(figures, folder: Path, preset: str, batch: int, repeats: int, clock)
     figures.add(f"{preset} at batch {batch}, step", whole, "s")
     figures.add(f"{preset} at batch {batch}, bare", alone, "s")
     figures.add(f"{preset} at batch {batch}, step / bare", ratio, "x", goal="<= 1.15")
-    lengths = np.concatenate([c.mask.sum(1).numpy() for b in kept for c in b.chunks])
+    masks = [c.inputs[-1] for b in kept for c in b.chunks]
+    lengths = np.concatenate([mask.sum(1).numpy() for mask in masks])
     padded = 64 * len(lengths)
     figures.add(
         f"{preset}: tokens computed for each in a batch padded to 64",
-        sum(b.tokens for b in kept) / padded,
+        sum(mask.numel() for mask in masks) / padded,
     )
 
 

@@ -1,14 +1,11 @@
-"""Putting a model file into the package: its card completed, its hash written down."""
+"""Putting a file of weights into the package, and its hash beside it."""
 
 import hashlib
-import json
 from pathlib import Path
-from typing import Any
 
 from safetensors.torch import load_file, save
 
 from spt_core import bundled
-from spt_core.card_file import stated_card
 
 PACKAGE = Path(bundled.__file__).parent
 
@@ -23,10 +20,9 @@ def run(*words: object) -> None:
         raise SystemExit(1)
 
 
-def install(source: Path, name: str, /, **said: Any) -> Path:
-    """Copy a file into the package with more on its card; note its hash."""
-    card = {**(stated_card(source) or {}), **said}
-    content = save(load_file(source), {"card": json.dumps(card, ensure_ascii=False)})
+def install(source: Path, name: str, metadata: dict[str, str]) -> Path:
+    """Copy a file into the package with another card; note its hash."""
+    content = save(load_file(source), metadata)
     target = PACKAGE / name
     target.write_bytes(content)
     hashes = []

@@ -13,11 +13,15 @@ import csv
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from _bundling import install, run
 
 from spt_core.bundled import ENCODER_FILE
+from spt_core.card_file import DataSource
+from spt_core.patches.encoder_card import encoder_metadata, read_encoder_card
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = {"slides": 24, "size": 4096, "seed": 77}
@@ -71,34 +75,37 @@ def train(args: argparse.Namespace, out: Path) -> None:
     )
 
 
-CARD = {
+STATED: dict[str, Any] = {
     "about": "comes with the package; MobileNetV2 adapted to H&E, quick without a GPU",
     "licence": "CC BY 4.0 (attributions in MODEL_LICENSES.md)",
     "citation": "Sandler et al., MobileNetV2, 2018; adapted by SimCLR (Chen et al., "
     "2020) on BreaKHis (Spanhol et al., 2016) and others",
-    "data": [
-        {"name": "ImageNet weights of MobileNetV2", "use": "start", "licence": "MIT"},
-        {
-            "name": "BreaKHis, 790 fields of 41 patients at about 0.2 um/px",
-            "use": "training; 545 fields of 23 other patients are kept for the check",
-            "licence": "CC BY 4.0",
-            "attribution": "Spanhol, Oliveira, Petitjean, Heutte: A Dataset for Breast "
-            "Cancer Histopathological Image Classification, IEEE TBME 2016",
-        },
-        {"name": "oral fields, 1,208", "use": "training", "licence": "CC0"},
-        {"name": "CMU-1-Small-Region (OpenSlide test data)", "use": "training",
-         "licence": "CC0"},
-        {"name": "TCGA-CR-7395-01A-01-TS1 at reduced size", "use": "training",
-         "licence": "TCGA open access"},
-        {"name": "sample tissue painted by spt sample, 6 slides", "use": "training",
-         "licence": "BSD-3-Clause"},
-    ],
+    "data": (
+        DataSource("ImageNet weights of MobileNetV2", "MIT", "start"),
+        DataSource(
+            "BreaKHis, 790 fields of 41 patients at about 0.2 um/px",
+            "CC BY 4.0",
+            "training; 545 fields of 23 other patients are kept for the check",
+            "Spanhol, Oliveira, Petitjean, Heutte: A Dataset for Breast Cancer "
+            "Histopathological Image Classification, IEEE TBME 2016",
+        ),
+        DataSource("oral fields, 1,208", "CC0", "training"),
+        DataSource("CMU-1-Small-Region (OpenSlide test data)", "CC0", "training"),
+        DataSource(
+            "TCGA-CR-7395-01A-01-TS1 at reduced size", "TCGA open access", "training"
+        ),
+        DataSource(
+            "sample tissue painted by spt sample, 6 slides", "BSD-3-Clause", "training"
+        ),
+    ),
+}
+VERDICT = {
     "verdict": "Better than its ImageNet start by nearest neighbours (subtypes, benign "
     "or malignant, oral) and in linear subtypes; worse by 0.02 in the linear "
     "classification of benign or malignant and of oral fields.",
     "scales": "learned at 0.35 to 0.7 um/px, fields of about 34 to 67 um; made for "
     "patches of 128 px at 0.5 um/px (64 um)",
-}  # fmt: skip
+}
 
 
 def main() -> None:
@@ -113,7 +120,12 @@ def main() -> None:
     sample(args.work / "sample")
     train(args, args.work / "encoder.safetensors")
     if args.install:
-        install(args.work / "encoder.safetensors", ENCODER_FILE, **CARD, **measured())
+        made = args.work / "encoder.safetensors"
+        card = read_encoder_card(made)
+        if card is None:
+            raise SystemExit(f"{made} has no card.")
+        card = replace(card, **STATED, more={**VERDICT, **measured()})
+        install(made, ENCODER_FILE, encoder_metadata(card))
 
 
 def measured() -> dict:
@@ -135,7 +147,7 @@ def measured() -> dict:
                 and "px" not in name
             },
         },
-        "speed": f"{speed:.0f} patches of 128 px a second on two busy cores",
+        "speed": f"{speed:.0f} patches of 128 px per second on two busy cores",
     }
 
 

@@ -11,14 +11,17 @@ the result into the package.
 import argparse
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from _bundling import install, run
 
 from spt_core import bundled
+from spt_core.card_file import DataSource
+from spt_core.learning.model_card import JudgedOn, model_metadata, read_model_card
 
 ROOT = Path(__file__).parents[1]
-# seed, slides, pixels a side
+# seed, slides, pixels per side
 COHORTS = {
     "cohort": (101, 72, 4096),
     "calibration": (202, 24, 4096),
@@ -83,33 +86,33 @@ def main() -> None:
         "--folds", 3, "--out", report)  # fmt: skip
     if args.install:
         judged = json.loads((report / "evaluation.json").read_text(encoding="utf-8"))
-        install(
-            calibrated,
-            bundled.SLIDE_MODEL_FILE,
-            name="bundled",
+        card = replace(
+            read_model_card(calibrated),
             demonstration=True,
             about="A demonstration on synthetic tissue. It names tumour kinds of "
             "sample slides alone; of any other slide it names none.",
             licence="BSD-3-Clause; its tokens are the bundled encoder's",
-            data=[
-                {"name": "72 slides painted by spt sample", "licence": "BSD-3-Clause"}
-            ],
-            judged_on={"cohort": "24 sample slides of another seed", **_short(judged)},
+            data=(DataSource("72 slides painted by spt sample", "BSD-3-Clause"),),
+            judged_on=_judged_on("24 sample slides of another seed", judged),
         )
+        install(calibrated, bundled.SLIDE_MODEL_FILE, model_metadata(card))
 
 
-def _short(judged: dict) -> dict:
+def _judged_on(cohort: str, judged: dict) -> JudgedOn:
     """How many slides, and how the model's own calibrated classifier did on them."""
     own = next(
         row
         for row in judged["rows"]
-        if row["embedding"] == "whole" and row["method"].endswith("calibrated")
+        if row["embedding"] == "whole"
+        and row["level"] == "slides"
+        and row["method"].endswith("calibrated")
     )
-    return {
+    return JudgedOn(
+        cohort,
         **{name: judged[name] for name in ("slides", "patients", "folds")},
-        **{name: mean for name, (mean, _) in own["values"].items()},
-        "calibration_error": own["calibration_error"],
-    }
+        **{name: score["mean"] for name, score in own["values"].items()},
+        calibration_error=own["calibration_error"],
+    )
 
 
 if __name__ == "__main__":

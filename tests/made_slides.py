@@ -4,16 +4,20 @@ Each maker writes one file from one picture. ``CASES`` is the table that drives 
 tests of the core and of the plugin alike.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pytest
 import tifffile
 import zarr
 from PIL import Image
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
+KEEPS_OPEN_FILES = pytest.mark.skipif(
+    sys.platform == "win32", reason="Windows does not delete files that are open"
+)
 
 
 def picture(width: int, height: int, seed: int = 0) -> np.ndarray:
@@ -268,14 +272,6 @@ CASES = [
         exact=_WIDE,
     ),
 ]
-
-
-def real_slides() -> list[Path]:
-    """Every slide of the shared data, where it is there."""
-    found = [p for p in (SHARED / "slides").glob("*") if p.is_file()]
-    found += (SHARED / "slides" / "dicom_cmu_small").glob("*.dcm")
-    found += (SHARED / "sections").glob("*.tif")
-    return sorted(found)
 
 
 def damage_tile(path: Path, page: int = 0, tile: int = 0) -> None:

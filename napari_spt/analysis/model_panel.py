@@ -24,7 +24,7 @@ from napari_spt.analysis.panel import Panel
 from napari_spt.analysis.state import AnalysisState
 from napari_spt.parts.settings import remember, remembered
 from spt_core.errors import InputError
-from spt_core.insight.model_card import DEMONSTRATION, ModelCard, read_model_card
+from spt_core.insight.model_words import DEMONSTRATION, ModelWords, read_model_words
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class ModelPanel(Panel):
     def choose(self, path: str | Path) -> None:
         """Take a model file; a sentence where it is none."""
         try:
-            read_model_card(path)
+            read_model_words(path)
         except InputError as error:
             show_error(str(error))
             self.list.setCurrentIndex(self._last)
@@ -109,7 +109,7 @@ class ModelPanel(Panel):
         if self.state.model is None:
             return None
         try:
-            card = read_model_card(self.state.model)
+            card = read_model_words(self.state.model)
         except InputError as error:
             show_error(str(error))
             return None
@@ -140,7 +140,7 @@ class ModelPanel(Panel):
         is_demonstration = False
         if model is not None:
             with suppress(InputError):
-                is_demonstration = read_model_card(model).is_demonstration
+                is_demonstration = read_model_words(model).is_demonstration
         self.doubt.setVisible(is_demonstration)
         self.state.choose_model(model, self.list.itemText(index))
 
@@ -156,7 +156,7 @@ class ModelPanel(Panel):
 class CardDialog(QDialog):
     """A model's card, in words."""
 
-    def __init__(self, card: ModelCard, parent: QWidget) -> None:
+    def __init__(self, card: ModelWords, parent: QWidget) -> None:
         super().__init__(parent)
         self.setWindowTitle("About this model")
         self.setMinimumWidth(420)

@@ -71,6 +71,11 @@ class ChoiceBox(ComboBox):
 class TextBox(LineEdit):
     """A line of text; an empty one is None where that is allowed."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        if self._nullable:
+            self.native.setPlaceholderText(AUTOMATIC)
+
     def get_value(self) -> str | None:
         return super().get_value() or (None if self._nullable else "")
 

@@ -17,6 +17,7 @@ from qtpy.QtWidgets import (
 from napari_spt.parts.widgets import text
 from napari_spt.slides.default_reader import DEFAULT_ENDINGS, is_default, set_default
 from napari_spt.slides.open_command import choose_and_open, open_slides, recent_slides
+from spt_core.notice import NOT_FOR_DIAGNOSIS
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
@@ -40,7 +41,7 @@ class SlidesDock(QWidget):
             "the window, napari opens it with this plugin without asking"
         )
         self.default.setChecked(is_default())
-        about = QLabel("For research, not for diagnosis.")
+        about = QLabel(NOT_FOR_DIAGNOSIS)
 
         layout = QVBoxLayout(self)
         layout.addWidget(self.open_button)

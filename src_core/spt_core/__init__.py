@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from spt_core.events import finish
     from spt_core.insight.class_map import class_map
     from spt_core.insight.exploring import explore
+    from spt_core.insight.exporting import Findings, write_findings
     from spt_core.insight.faithfulness import faithfulness
     from spt_core.insight.growing import predict_slide
     from spt_core.insight.maps import CellMap, attention_values, cell_map
     from spt_core.insight.predicting import predict
     from spt_core.insight.results import ClassMap, Prediction
+    from spt_core.insight.wording import prediction_sentence
     from spt_core.learning.model_file import SlideModel, load_model, save_model
     from spt_core.learning.settings import TrainSettings
     from spt_core.learning.slide_encoder import SlideEncoder
@@ -47,6 +49,7 @@ _HOMES = {
     "ClassMap": "spt_core.insight.results",
     "EncodeSettings": "spt_core.patches.settings",
     "Evaluation": "spt_core.studies.evaluation",
+    "Findings": "spt_core.insight.exporting",
     "InputError": "spt_core.errors",
     "Labels": "spt_core.tokens",
     "PatchTrainSettings": "spt_core.patches.training.settings",
@@ -71,6 +74,7 @@ _HOMES = {
     "open_slide": "spt_core.slides",
     "predict": "spt_core.insight.predicting",
     "predict_slide": "spt_core.insight.growing",
+    "prediction_sentence": "spt_core.insight.wording",
     "read_labels": "spt_core.tokens",
     "read_tokens": "spt_core.tokens",
     "save_model": "spt_core.learning.model_file",
@@ -78,6 +82,7 @@ _HOMES = {
     "slide_views": "spt_core.learning.views",
     "train": "spt_core.learning.training",
     "train_patches": "spt_core.patches.training.training",
+    "write_findings": "spt_core.insight.exporting",
     "write_tokens": "spt_core.tokens",
 }
 
@@ -87,6 +92,7 @@ __all__ = [
     "ClassMap",
     "EncodeSettings",
     "Evaluation",
+    "Findings",
     "InputError",
     "Labels",
     "PatchTrainSettings",
@@ -112,6 +118,7 @@ __all__ = [
     "open_slide",
     "predict",
     "predict_slide",
+    "prediction_sentence",
     "read_labels",
     "read_tokens",
     "save_model",
@@ -119,6 +126,7 @@ __all__ = [
     "slide_views",
     "train",
     "train_patches",
+    "write_findings",
     "write_tokens",
 ]
 

@@ -24,9 +24,11 @@ COMMANDS = {
     "train-patches": "train a patch encoder on your own slides or tiles",
     "encode": "turn slides into features, one file per slide",
     "train": "train a slide model on a folder of features",
-    "evaluate": "measure how good a model is, in folds that share no patient",
+    "evaluate": "measure how good a model is, on slides that it has not seen",
+    "embed": "write one embedding per slide, for other programs",
     "predict": "predict class probabilities for each slide",
     "heatmap": "write attention and class map as GeoJSON, OME-TIFF, PNG or a report",
+    "doctor": "test this computer in a minute, for a bug report",
 }
 
 FAILED = 1

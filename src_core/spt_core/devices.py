@@ -11,6 +11,7 @@ from typing import TypeVar
 import torch
 
 from spt_core.errors import InputError
+from spt_core.precision import PRECISIONS
 
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
@@ -20,6 +21,19 @@ GIB = 2**30
 # programs live there too: so a fixed, modest share.
 CPU_WORKING_BYTES = int(1.75 * GIB)
 WORKING_SHARE = 0.6
+# Metal ends the process that makes an array of so many bytes.
+MPS_ARRAY_BYTES = 2**32
+# A GPU of at least this compute capability is faster in float16; of those before, only
+# 6.0 is.
+_FAST_FLOAT16 = (7, 0)
+# Training gains from one more thread for every so many weights; with fewer, threads
+# mostly wait for one another. Where they spin while they wait, as they do unless told
+# otherwise, they take the time of the thread that is waited for: beside other programs
+# two threads were two to six times slower than one. Where they sleep, they were not
+# (benchmarks/training_threads.py).
+_WEIGHTS_PER_SLEEPING_THREAD = 250_000
+_WEIGHTS_PER_SPINNING_THREAD = 2_000_000
+_lowered_from: list[int] = []  # torch's threads before training took fewer
 
 
 def choose_device(wanted: str = "auto") -> torch.device:
@@ -51,6 +65,17 @@ def choose_device(wanted: str = "auto") -> torch.device:
     return device
 
 
+def own_gpu(wanted: str, worker: int) -> str:
+    """The device of one of several processes on this computer, by its number.
+
+    With several GPUs each process has its own; more processes than GPUs take turns.
+    """
+    device = choose_device(wanted)
+    if device.type != "cuda" or device.index is not None:
+        return wanted
+    return f"cuda:{worker % torch.cuda.device_count()}"
+
+
 def low_precision(device: torch.device) -> torch.dtype | None:
     """The precision that mixed precision uses there; None where it does not pay."""
     if device.type != "cuda":
@@ -62,10 +87,75 @@ def low_precision(device: torch.device) -> torch.dtype | None:
 
 def autocast(device: torch.device, *, mixed: bool = True) -> AbstractContextManager:
     """Mixed precision where the device gains from it."""
-    dtype = low_precision(device) if mixed else None
-    if dtype is None:
+    return cast_to(device, low_precision(device) if mixed else None)
+
+
+def cast_to(
+    device: torch.device, precision: torch.dtype | None
+) -> AbstractContextManager:
+    """Compute in a lower precision where one is given."""
+    if precision is None:
         return nullcontext()
-    return torch.autocast(device.type, dtype=dtype)
+    return torch.autocast(device.type, dtype=precision)
+
+
+def full_precision(device: torch.device) -> AbstractContextManager:
+    """Compute in float32 even within mixed precision."""
+    if not torch.amp.is_autocast_available(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
+
+
+def inference_precision(
+    device: torch.device, wanted: str = "auto"
+) -> torch.dtype | None:
+    """The precision in which an encoder runs; None is float32.
+
+    ``auto`` is float16 where the GPU is faster in it. It is closer to float32 than
+    bfloat16 is: in one comparison a token differed by 1.1 to 1.5 %, against 8 %.
+    """
+    if wanted == "float32":
+        return None
+    if wanted == "auto":
+        if device.type != "cuda":
+            return None
+        capability = torch.cuda.get_device_capability(device)
+        fast = capability >= _FAST_FLOAT16 or capability == (6, 0)
+        return torch.float16 if fast else None
+    if wanted not in PRECISIONS:
+        raise InputError(
+            f"There is no precision {wanted!r}. Use {', '.join(PRECISIONS)}."
+        )
+    able = {
+        "float16": device.type in ("cuda", "mps"),
+        "bfloat16": device.type == "cpu"
+        or (device.type == "cuda" and torch.cuda.is_bf16_supported()),
+    }
+    if not able[wanted]:
+        raise InputError(
+            f"The device {device} does not compute in {wanted}. Use --precision auto."
+        )
+    return torch.float16 if wanted == "float16" else torch.bfloat16
+
+
+def precision_name(precision: torch.dtype | None) -> str:
+    return str(precision or torch.float32).removeprefix("torch.")
+
+
+@contextmanager
+def fixed_shapes(device: torch.device) -> Iterator[None]:
+    """Let cuDNN try its algorithms once for each shape and keep the fastest.
+
+    For work whose shapes do not change: every new shape is tried out anew, which takes
+    longer than a batch of a slide's last few patches.
+    """
+    before = torch.backends.cudnn.benchmark
+    if device.type == "cuda" and not torch.are_deterministic_algorithms_enabled():
+        torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 def gradient_scaler(
@@ -100,6 +190,22 @@ def working_bytes(device: torch.device) -> int:
     if device.type == "mps":
         return int(torch.mps.recommended_max_memory() * WORKING_SHARE)
     return CPU_WORKING_BYTES
+
+
+def attention_rows(device: torch.device, heads: int, tokens: int) -> int:
+    """How many tokens may look at all ``tokens`` at once; all of them but on MPS.
+
+    Metal forms the scores (heads, rows, tokens), in float32, as one array.
+
+    Parameters
+    ----------
+    heads
+        Of all slides of the batch together.
+    """
+    if device.type != "mps":
+        return tokens
+    most = min(MPS_ARRAY_BYTES - 1, working_bytes(device) // 2)
+    return max(1, min(tokens, most // (4 * heads * tokens)))
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -204,6 +310,37 @@ def use_threads(device: torch.device, count: int) -> None:
     """Set how many threads torch uses for what the calling thread does."""
     if device.type == "cpu":
         torch.set_num_threads(count)
+
+
+def training_threads(weights: int) -> int:
+    """Threads that training a model of so many weights gains from, on a CPU.
+
+    Never more than torch has now, so that whoever chose a number keeps it.
+    """
+    sleeping = os.environ.get("OMP_WAIT_POLICY", "").upper() == "PASSIVE"
+    each = _WEIGHTS_PER_SLEEPING_THREAD if sleeping else _WEIGHTS_PER_SPINNING_THREAD
+    return max(1, min(torch.get_num_threads(), weights // each))
+
+
+@contextmanager
+def useful_threads(device: torch.device, weights: int) -> Iterator[None]:
+    """Train a model of so many weights with the threads that it gains from."""
+    _lowered_from.append(torch.get_num_threads())
+    try:
+        with threads_kept(device):
+            use_threads(device, training_threads(weights))
+            yield
+    finally:
+        _lowered_from.pop()
+
+
+@contextmanager
+def all_threads(device: torch.device) -> Iterator[None]:
+    """Use every thread even inside :func:`useful_threads`, for larger work there."""
+    with threads_kept(device):
+        if _lowered_from:
+            use_threads(device, _lowered_from[0])
+        yield
 
 
 def own_stream(device: torch.device) -> AbstractContextManager:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside ``path``; rename it to ``path`` when all went well.
+    """Yield a temporary path beside ``path``, renamed to ``path`` on success.
 
-    The temporary name keeps the ending, so that writers which choose a format by the
-    ending still do. On an error it is removed and ``path`` stays as it was.
+    The temporary name keeps the ending, by which some writers choose a format. On an
+    error it is removed and ``path`` stays as it was.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

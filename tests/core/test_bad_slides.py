@@ -1,5 +1,6 @@
 """What a user may hand over by mistake: a sentence each, and nothing lost."""
 
+import pickle
 import shutil
 import zipfile
 
@@ -10,7 +11,9 @@ from spt_core import open_slide
 from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.slides import UnreadableRegionError
+from spt_core.slides.grid import MissingPixelSizeError, lay_grid
 from tests.made_slides import (
+    KEEPS_OPEN_FILES,
     damage_tile,
     picture,
     write_ome_zarr,
@@ -28,6 +31,23 @@ def sentence(path, capsys) -> str:
     assert str(caught.value) in capsys.readouterr().err
     assert path.name in str(caught.value)
     return str(caught.value)
+
+
+def test_a_slide_is_called_by_its_title(tmp_path):
+    path = tmp_path / "0f3a9c.tif"
+    for content in (None, b"", b"PK\x03\x04", b"II*\0 and no more", b"Some text."):
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(InputError, match="Biopsy 7") as caught:
+            open_slide(path, title="Biopsy 7")
+        assert path.name not in str(caught.value)
+    write_tiff(path, picture(300, 300), mpp_xy=None, levels=1)
+    slide = open_slide(path, title="Biopsy 7")
+    for one in (slide, pickle.loads(pickle.dumps(slide))):
+        assert one.title == "Biopsy 7"
+        with pytest.raises(MissingPixelSizeError, match="Biopsy 7 does not say"):
+            lay_grid(one)
+    assert open_slide(path).title == path.name
 
 
 def test_missing_file(tmp_path, capsys):
@@ -135,6 +155,7 @@ def test_a_damaged_tile_where_only_openslide_reads(tmp_path):
     assert 0.001 < hatched.mean() < 0.15
 
 
+@KEEPS_OPEN_FILES
 def test_a_slide_deleted_while_open(tmp_path):
     for write, name in ((write_tiff, "a.tif"), (write_scn, "a.scn")):
         path = tmp_path / name
@@ -169,6 +190,7 @@ def test_a_path_with_spaces_and_letters_works(tmp_path):
     write_svs(folder / "слайд №1.svs", picture(600, 400))
     slide = open_slide(folder / "слайд №1.svs")
     assert np.asarray(slide.pyramid[0]).shape == (400, 600, 3)
+    slide.close()
     shutil.rmtree(folder)
 
 

@@ -12,24 +12,25 @@ import pytest
 import torch
 
 from spt_core import bundled, load_model
+from spt_core.card_file import read_record
 from spt_core.cli import main
 from spt_core.commands.predict import prediction_record
 from spt_core.errors import InputError
 from spt_core.insight.predicting import predict, read_for, temperature
 from spt_core.patches import EncodeSettings, encode_slide, find_card, load_encoder
+from spt_core.patches.encoder_card import read_encoder_card
 from spt_core.sample.cohort import write_sample_cohort
-from tests.made_slides import SHARED, real_slides
+from tests.events import run_through
+from tests.slides_folder import FOLDER, needs
 
-LATER = ("C3", "C4", "C5")
+REAL_SLIDES = [
+    FOLDER / "slides" / "CMU-1-Small-Region.svs",
+    FOLDER / "slides" / "tcga-cr-7395-01a-01-ts1.svs",
+    FOLDER / "slides" / "test3-DAPI.ndpi",
+    *(FOLDER / "sections" / f"her2st_C{i}.tif" for i in (2, 3, 4, 5)),
+]
+LATER = REAL_SLIDES[-3:]
 HERE = Path(bundled.__file__).parent
-
-
-def run_through(events):
-    while True:
-        try:
-            next(events)
-        except StopIteration as stop:
-            return stop.value
 
 
 def test_both_are_small():
@@ -38,18 +39,19 @@ def test_both_are_small():
 
 
 def test_the_encoder_says_what_it_is():
-    card = bundled.encoder_card()
-    assert card["architecture"] == "mobilenetv2"
-    assert "diagnosis" in card["notice"]
-    assert "CC BY 4.0" in card["licence"]
-    names = " ".join(one["name"] for one in card["data"])
+    stated = read_record(bundled.encoder_path())
+    card = read_encoder_card(bundled.encoder_path())
+    assert card.architecture == "mobilenetv2"
+    assert "diagnosis" in stated["notice"]
+    assert "CC BY 4.0" in card.licence
+    names = " ".join(one.name for one in card.data)
     for source in ("ImageNet", "BreaKHis", "oral", "CMU", "TCGA", "sample"):
         assert source in names
-    assert "her2st" not in json.dumps(card)
-    assert all(one["licence"] for one in card["data"])
-    assert card["training"]["method"] == "simclr"
+    assert "her2st" not in json.dumps(stated)
+    assert all(one.licence for one in card.data)
+    assert card.training.method == "simclr"
     for name in ("measured", "speed"):
-        assert card[name]
+        assert card.more[name]
 
 
 def test_every_source_of_the_card_is_among_the_licences():
@@ -80,12 +82,12 @@ def test_it_is_the_default_and_ready(capsys):
 def test_the_slide_model_fits_the_encoder():
     model = load_model(bundled.slide_model_path())
     assert model.classes == ["glandular", "large-cell", "small-cell"]
-    assert model.card["tokens"]["encoder"] == bundled.ENCODER
-    assert model.card["tokens"]["encoder_sha256"] == load_encoder("bundled").sha256
-    assert model.card["demonstration"] is True
-    assert "synthetic" in model.card["about"]
+    assert model.card.tokens.encoder == bundled.ENCODER
+    assert model.card.tokens.encoder_sha256 == load_encoder("bundled").sha256
+    assert model.card.demonstration is True
+    assert "synthetic" in model.card.about
     # Its temperature was measured to help nothing, so its numbers are scores.
-    assert model.card["calibration"]["error_after"] > 0.01
+    assert model.card.calibration.error_after > 0.01
     assert temperature(model) is None
 
 
@@ -116,8 +118,11 @@ def refuse(*args, **kwargs):
 
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
 from spt_core import bundled
-assert "torch" not in sys.modules and bundled.encoder_card()["name"] == "bundled"
-assert bundled.slide_model_card()["classes"] and "torch" not in sys.modules
+from spt_core.learning.model_card import read_model_card
+from spt_core.patches.encoder_card import read_encoder_card
+assert read_encoder_card(bundled.encoder_path()).name == "bundled"
+assert read_model_card(bundled.slide_model_path()).classes
+assert "torch" not in sys.modules
 from spt_core import load_model
 from spt_core.patches import load_encoder
 model = load_model(bundled.slide_model_path())
@@ -170,20 +175,18 @@ def test_sample_slides_are_named(sample, tmp_path, capsys):
     assert out.exists()
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared slides are not here")
 @pytest.mark.parametrize(
     "path",
     [
         # one section of four is enough for every day
-        pytest.param(p, marks=pytest.mark.slow if p.stem[-2:] in LATER else ())
-        for p in real_slides()
-        if "dicom" not in str(p)
+        pytest.param(p, marks=(needs(p), *[pytest.mark.slow] * (p in LATER)))
+        for p in REAL_SLIDES
     ],
     ids=lambda path: path.name,
 )
 def test_no_class_is_named_of_a_real_slide(path, tmp_path):
     settings = EncodeSettings(slide_mpp=0.5 if "tcga" in path.name else None)
-    result = run_through(encode_slide(path, tmp_path, settings))
+    _, result = run_through(encode_slide(path, tmp_path, settings))
     model = load_model(bundled.slide_model_path())
     found = predict(model, read_for(model, result.path))
     assert found.verdict == "unlike"

@@ -109,3 +109,77 @@ def test_remarks_stop_nothing(tmp_path):
     remarks = check_labels(labels, ["a", "b", "c", "d"], supervised=True)
     assert "1 patients have slides of different labels (p)" in remarks[0]
     assert "1 slides have no label" in remarks[1]
+
+
+def test_site_and_other_columns_are_kept(tmp_path):
+    labels = read_labels(
+        written(tmp_path, "slide,label,site,age\na,x,north,61\nb,y,,\n")
+    )
+    assert labels.by_slide["a"].site == "north"
+    assert labels.by_slide["a"].other == {"age": "61"}
+    assert labels.by_slide["b"].site is None
+
+
+def test_a_blank_split_is_train(tmp_path):
+    rows = "slide,label,patient,split\na,x,p1,test\nb,y,p2,\n"
+    labels = read_labels(written(tmp_path, rows))
+    assert labels.by_slide["b"].split == "train"
+    with pytest.raises(InputError, match="patient p1 is in test and train"):
+        read_labels(written(tmp_path, rows + "c,x,p1,\n"))
+    without = read_labels(written(tmp_path, "slide,label,split\na,x,\n"))
+    assert without.by_slide["a"].split is None
+    assert not without.has_splits
+
+
+def test_labels_of_patients_are_joined_to_their_slides(tmp_path):
+    labels = written(
+        tmp_path, "patient,label,site,split\np1,x,north,train\np2,y,south,test\np3,,,\n"
+    )
+    table = tmp_path / "slides.csv"
+    table.write_text("slide,patient\na.svs,p1\nb.svs,p1\nc,p2\nd,p3\ne,p9\n")
+    rows = read_labels(labels, slides=table).by_slide
+    assert [rows[name].label for name in "abcde"] == ["x", "x", "y", None, None]
+    assert [rows[name].site for name in "abc"] == ["north", "north", "south"]
+    assert [rows[name].split for name in "abcde"] == [
+        "train",
+        "train",
+        "test",
+        "train",
+        "train",
+    ]
+    assert rows["b"].patient == "p1"
+    with pytest.raises(InputError, match="--slide-table"):
+        read_labels(labels)
+    labels.write_text("patient,label\np1,x\np1,y\np2,x\np7,x\n")
+    with pytest.raises(InputError) as info:
+        read_labels(labels, slides=table)
+    assert "patient p1 has the labels 'x' and 'y'" in str(info.value)
+    assert "1 patients have no slide in slides.csv: p7" in str(info.value)
+
+
+def test_patients_come_from_tcga_names_only_when_asked(tmp_path):
+    path = written(
+        tmp_path,
+        "slide,label\n"
+        "TCGA-A1-A0SB-01Z-00-DX1.B34C267B.svs,x\n"
+        "tcga-a1-a0sb-01z-00-dx2.svs,x\n"
+        "TCGA-A1-A0SBX-01Z.svs,y\n"
+        "other,y\n",
+    )
+    assert not read_labels(path).names_patients
+    labels = read_labels(path, patients_from="tcga")
+    patients = [row.patient for row in labels.by_slide.values()]
+    assert patients == ["TCGA-A1-A0SB", "TCGA-A1-A0SB", None, None]
+    (shown,) = labels.remarks
+    assert "2 slides of 1 patients" in shown
+    assert "TCGA-A1-A0SB (2)" in shown
+    assert "2 slides have no such name" in shown
+    assert not labels.names_patients  # not of all
+
+
+def test_without_patients_the_labels_do_not_speak_of_any(tmp_path):
+    labels = read_labels(written(tmp_path, "slide,label\na,x\nb,x\nc,y\n"))
+    with pytest.raises(InputError) as info:
+        check_labels(labels, ["a", "b", "c"], supervised=True, folds=2)
+    assert "class 'y' has 1 slides, fewer than the 2 folds" in str(info.value)
+    assert "patient" not in str(info.value)

@@ -3,7 +3,6 @@
 import hashlib
 import itertools
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -21,7 +20,7 @@ from spt_core.errors import InputError
 from spt_core.events import Progress
 from spt_core.sample import (
     TUMOURS,
-    Tissue,
+    TissueClass,
     sample_slide,
     truth_paths,
     write_sample_slide,
@@ -31,12 +30,7 @@ from spt_core.sample.painting import BLOCK, MARGIN, Painter, painter
 from spt_core.sample.slide_file import level_sizes
 from spt_core.sample.stain import make_site
 from tests.events import run_through
-
-
-def finish(events):
-    """The result of long work, and the events on the way."""
-    seen, result = run_through(events)
-    return result, seen
+from tests.processes import resident_bytes
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +38,9 @@ def slide_path(tmp_path_factory) -> Path:
     # Not a multiple of anything, so that every kind of edge is there.
     path = tmp_path_factory.mktemp("sample") / "one.tif"
     size = (4500, 4097)
-    return finish(
+    return run_through(
         write_sample_slide(path, kind="large-cell", size=size, seed=3, workers=1)
-    )[0]
+    )[1]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +79,9 @@ def test_each_level_is_the_one_below_halved(slide_path):
 def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(tmp_path, slide_path):
     again = tmp_path / "again.tif"
     size = (4500, 4097)
-    finish(write_sample_slide(again, kind="large-cell", size=size, seed=3, workers=2))
+    run_through(
+        write_sample_slide(again, kind="large-cell", size=size, seed=3, workers=2)
+    )
     assert _digest(again) == _digest(slide_path)
     for ours, first in zip(truth_paths(again), truth_paths(slide_path), strict=True):
         if ours.suffix == ".png":
@@ -140,11 +136,11 @@ def test_nuclei_are_denser_in_tumour_than_in_stroma(slide_path, mask):
     # Red light is what hematoxylin takes and eosin leaves.
     nucleus = rgb[..., 0] < 0.72 * np.quantile(rgb[..., 0], 0.95)
     share = {}
-    for tissue in (Tissue.LARGE_CELL, Tissue.STROMA):
+    for tissue in (TissueClass.LARGE_CELL, TissueClass.STROMA):
         inside = ndimage.binary_erosion(mask == tissue, iterations=2)
         where = np.kron(inside, np.ones((SCALE, SCALE), bool))[:4097, :4500]
         share[tissue] = nucleus[where].mean()
-    assert share[Tissue.LARGE_CELL] > 2 * share[Tissue.STROMA]
+    assert share[TissueClass.LARGE_CELL] > 2 * share[TissueClass.STROMA]
 
 
 @pytest.mark.parametrize("kind", TUMOURS)
@@ -159,7 +155,7 @@ def test_tumour_is_a_minority_and_of_one_kind(kind):
 def test_the_plan_without_its_tumour_does_not_depend_on_the_kind():
     plans = [plan(spec(5, kind)).classes for kind in TUMOURS]
     for kind, classes in zip(TUMOURS, plans, strict=True):
-        classes[classes == TUMOURS[kind]] = Tissue.GLANDULAR
+        classes[classes == TUMOURS[kind]] = TissueClass.GLANDULAR
     assert (plans[0] == plans[1]).all()
     assert (plans[0] == plans[2]).all()
 
@@ -194,7 +190,7 @@ def test_neighbouring_blocks_paint_their_border_alike(kind):
 
 def test_progress_ends_complete_and_nothing_is_left_over(tmp_path):
     path = tmp_path / "new" / "slide.tif"
-    found, events = finish(write_sample_slide(path, size=4096, seed=9, workers=1))
+    events, found = run_through(write_sample_slide(path, size=4096, seed=9, workers=1))
     assert found == path
     assert all(isinstance(e, Progress) for e in events)
     assert events[-1].done == events[-1].total == 17
@@ -211,10 +207,10 @@ def test_closing_the_generator_leaves_no_half_slide(tmp_path):
 
 
 def test_a_cached_sample_is_made_once(tmp_path):
-    made, events = finish(sample_slide(size=4096, cache=tmp_path, workers=1))
+    events, made = run_through(sample_slide(size=4096, cache=tmp_path, workers=1))
     assert events
     changed = made.stat().st_mtime_ns
-    found, events = finish(sample_slide(size=4096, cache=tmp_path, workers=1))
+    events, found = run_through(sample_slide(size=4096, cache=tmp_path, workers=1))
     assert found == made
     assert not events
     assert made.stat().st_mtime_ns == changed
@@ -242,7 +238,6 @@ def test_sample_imports_without_torch():
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_memory_stays_below_one_gibibyte_at_60000_px(tmp_path):
     out = tmp_path / "big.tif"
     code = (
@@ -258,7 +253,7 @@ def test_memory_stays_below_one_gibibyte_at_60000_px(tmp_path):
     def watch() -> None:
         nonlocal most
         while process.poll() is None:
-            most = max(most, sum(_resident(pid) for pid in _family(process.pid)))
+            most = max(most, resident_bytes(process.pid))
             time.sleep(0.2)
 
     watcher = threading.Thread(target=watch)
@@ -268,23 +263,3 @@ def test_memory_stays_below_one_gibibyte_at_60000_px(tmp_path):
     assert most < 2**30
     with openslide.OpenSlide(out) as slide:
         assert slide.dimensions == (60000, 60000)
-
-
-def _family(pid: int) -> list[int]:
-    found = [pid]
-    try:
-        threads = list(Path(f"/proc/{pid}/task").iterdir())
-        for thread in threads:
-            for child in (thread / "children").read_text().split():
-                found += _family(int(child))
-    except OSError:
-        pass
-    return found
-
-
-def _resident(pid: int) -> int:
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except OSError:
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -31,7 +31,7 @@ from tests.core.stained import (
     unit,
     write_slide,
 )
-from tests.made_slides import SHARED
+from tests.slides_folder import FOLDER, needs
 
 MIXED = amounts(400, 400)
 
@@ -290,13 +290,19 @@ def test_patches_of_any_size_and_place(slide):
     assert stain_step(NO_STAIN, "s", slide, tissue, grid) == (None, [])
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared slides are not here")
+STAINED = FOLDER / "slides" / "CMU-1-Small-Region.svs"
+FLUORESCENT = FOLDER / "slides" / "test3-DAPI.ndpi"
+
+
 @pytest.mark.parametrize(
-    ("name", "shows_two"),
-    [("CMU-1-Small-Region.svs", True), ("test3-DAPI.ndpi", False)],
+    ("path", "shows_two"),
+    [
+        pytest.param(STAINED, True, marks=needs(STAINED)),
+        pytest.param(FLUORESCENT, False, marks=needs(FLUORESCENT)),
+    ],
 )
-def test_real_slides(name, shows_two):
-    real = open_slide(SHARED / "slides" / name, 0.5)
+def test_real_slides(path, shows_two):
+    real = open_slide(path, 0.5)
     tissue = find_tissue(real)
     grid = lay_grid(real, tissue, patch_size=224, target_mpp=1.0)
     start = time.perf_counter()

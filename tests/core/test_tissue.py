@@ -10,7 +10,8 @@ from spt_core import open_slide
 from spt_core.sample import truth_paths, write_sample_cohort, write_sample_slide
 from spt_core.slides.overview import Overview, read_overview
 from spt_core.slides.tissue import find_tissue, tissue_mask
-from tests.made_slides import SHARED, write_tiff
+from tests.made_slides import write_tiff
+from tests.slides_folder import FOLDER, needs
 
 SIDE = 700
 WHITE, GREY, PINK = (243, 243, 243), (205, 206, 204), (232, 214, 229)
@@ -203,7 +204,7 @@ def test_a_slide_too_large_to_be_read_whole_is_sampled(tmp_path, monkeypatch):
     assert iou(tissue.mask, truth[y[:, None], x]) > 0.85
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared slides are not here")
+@needs(FOLDER / "sections")
 @pytest.mark.parametrize("name", ["C2", "C3", "C4", "C5"])
 def test_real_sections_on_pink_glass(name):
     """Outlines drawn by eye, in parts of the slide's width and height."""
@@ -213,7 +214,7 @@ def test_real_sections_on_pink_glass(name):
         "C4": [(0.055, 0.455), (0.63, 0.185), (0.72, 0.515), (0.515, 0.66)],
         "C5": [(0.04, 0.41), (0.615, 0.135), (0.71, 0.45), (0.505, 0.605)],
     }[name]
-    slide = open_slide(SHARED / "sections" / f"her2st_{name}.tif")
+    slide = open_slide(FOLDER / "sections" / f"her2st_{name}.tif")
     mask = find_tissue(slide).mask
     truth = Image.new("1", mask.shape[::-1])
     ImageDraw.Draw(truth).polygon(

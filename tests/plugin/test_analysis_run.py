@@ -1,6 +1,6 @@
 """From a slide to an answer with the real engine; every test has a window of its own.
 
-The slide is encoded once. Then its features are kept, and an answer takes seconds.
+The slide is encoded once; afterwards its features are kept and answers take seconds.
 """
 
 import gc
@@ -358,7 +358,7 @@ def test_maps_as_ome_tiff(run, tmp_path):
     for name in analysis.class_map.classes:
         assert f'Name="{name}"' in words
     um = analysis.lattice.l0_step_xy[0] * analysis.mpp_xy[0]
-    assert f'PhysicalSizeX="{um}"' in words
+    assert f'PhysicalSizeX="{um:g}"' in words
     drawn = map_of(dock, "attention").data
     rows, cols = np.nonzero(np.isfinite(drawn))
     times = planes[1]

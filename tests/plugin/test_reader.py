@@ -12,16 +12,17 @@ from napari.utils.notifications import notification_manager
 from npe2 import plugin_manager as pm
 
 from napari_spt.slides.default_reader import set_default
+from napari_spt.slides.reader import get_reader
 from spt_core import open_slide
 from tests.made_slides import (
     CASES,
     damage_tile,
     picture,
     png,
-    real_slides,
     write_svs,
     write_tiff,
 )
+from tests.slides_folder import folder_slides
 
 # Larger than an ordinary picture, or with levels: what we serve better than napari.
 OURS = [c for c in CASES if c.name not in ("striped", "sixteen bits")]
@@ -77,8 +78,10 @@ def test_made_slides(viewer, tmp_path, case):
     assert layer.name == case.name
 
 
-@pytest.mark.parametrize("path", real_slides(), ids=lambda p: p.name[-24:])
-def test_real_slides(viewer, path):
+@pytest.mark.parametrize("path", folder_slides())
+def test_slides_of_a_folder(viewer, path):
+    if get_reader(str(path)) is None:
+        pytest.skip("an ordinary image, which is left to napari")
     check_layer(open_here(viewer, path), path)
 
 

@@ -8,9 +8,7 @@ Works without torch, so that a window can tell what there is.
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
-from spt_core.card_file import stated_card
 from spt_core.errors import InputError
 
 # By these names commands and settings ask for them.
@@ -33,16 +31,6 @@ def encoder_path() -> Path:
 def slide_model_path() -> Path:
     """The bundled slide model's file, checked: a demonstration on synthetic tissue."""
     return _checked(SLIDE_MODEL_FILE)
-
-
-def encoder_card() -> dict[str, Any]:
-    """What the bundled patch encoder is; plain data."""
-    return stated_card(encoder_path()) or {}
-
-
-def slide_model_card() -> dict[str, Any]:
-    """What the bundled slide model is; plain data."""
-    return stated_card(slide_model_path()) or {}
 
 
 def licences() -> str:

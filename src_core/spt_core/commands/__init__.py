@@ -1,1 +1,1 @@
-"""The sub-commands of ``spt``, one a module."""
+"""The sub-commands of ``spt``, one per module."""

@@ -1,4 +1,4 @@
-"""How every command speaks: a progress bar on a terminal, or one JSON object a line."""
+"""How commands speak: a progress bar on a terminal, or one JSON object per line."""
 
 import json
 import signal

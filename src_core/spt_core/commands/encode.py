@@ -35,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="table whose columns slide and mpp state the pixel size of each slide",
     )
     add_options(parser, EncodeSettings, "min_tissue", "stain", "allow_upsampling")
-    add_options(parser, EncodeSettings, "redo", "device", "batch_size")
+    add_options(parser, EncodeSettings, "redo", "device", "precision")
+    add_options(parser, EncodeSettings, "batch_size")
     where = parser.add_mutually_exclusive_group()
     add_options(where, WorkerSettings, "workers")
     where.add_argument(

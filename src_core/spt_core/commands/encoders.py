@@ -4,8 +4,9 @@ import argparse
 from dataclasses import asdict
 
 from spt_core.commands.console import Console
+from spt_core.patches.encoder_card import FROM_PACKAGE, FROM_SEED
 
-_HERE_ALREADY = ("bundled", "seed")
+_HERE_ALREADY = (FROM_PACKAGE, FROM_SEED)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

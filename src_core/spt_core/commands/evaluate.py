@@ -1,11 +1,12 @@
-"""``spt evaluate``: how good a model is, in folds that share no patient."""
+"""``spt evaluate``: how good a model is, on slides that it has not seen."""
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from spt_core.commands.console import Console
+from spt_core.commands.label_options import add_label_options, labels_from
 from spt_core.commands.options import add_options, settings_from
 from spt_core.commands.predict import KEY_FILE, patients_key
 from spt_core.errors import InputError
@@ -13,25 +14,49 @@ from spt_core.hints import Hint
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.patches.settings import EncodeSettings
 
+if TYPE_CHECKING:
+    from spt_core.learning.model_file import SlideModel
+    from spt_core.studies.evaluation import Evaluation
+
+POOLINGS = ("mean", "max")
+
 
 @dataclass(frozen=True)
 class EvaluateOptions:
     folds: Annotated[
-        int, Hint("parts of the slides, each tested in its turn", minimum=2)
+        int,
+        Hint(
+            "parts of the slides, each asked in its turn; not with a column 'split'",
+            minimum=2,
+        ),
     ] = 5
-    seeds: Annotated[
-        int, Hint("number of times that the slides are divided anew", minimum=1)
+    repeats: Annotated[
+        int,
+        Hint(
+            "how often the folds are drawn",
+            minimum=1,
+            flags=("--repeats", "--seeds"),
+        ),
     ] = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = NOT_FOR_DIAGNOSIS
+    parser.epilog = (
+        "With a column 'split' in the labels, 'train' is learned from and 'test' is "
+        f"asked; without one, folds that share no patient. {NOT_FOR_DIAGNOSIS}"
+    )
     add = parser.add_argument
-    add("model", metavar="MODEL", type=Path, help="model file (*.safetensors)")
+    add("models", metavar="MODEL", nargs="+",
+        help="model file (*.safetensors), several of them for several training "
+        "seeds, or 'mean' or 'max' for pooling")  # fmt: skip
     add("features", metavar="FEATURES", type=Path, help="folder of feature files")
-    add("--labels", metavar="CSV", type=Path, required=True,
-        help="table with columns slide,label[,patient]")  # fmt: skip
-    add_options(parser, EvaluateOptions, "folds", "seeds")
+    add_label_options(parser, required=True)
+    add_options(parser, EvaluateOptions, "folds", "repeats")
+    add("--ignore-split", action="store_true",
+        help="ask all slides in folds, whatever the labels say of splits")  # fmt: skip
+    add("--include-slide-name", action="store_true",
+        help="write the slides' names into predictions.csv, in place of "
+        "pseudonyms")  # fmt: skip
     add("--out", metavar="REPORT", type=Path, required=True,
         help="folder for the report")  # fmt: skip
     add("--calibrate", metavar="MODEL", type=Path,
@@ -46,54 +71,69 @@ def run(args: argparse.Namespace, console: Console) -> int:
     options = settings_from(args, EvaluateOptions)
     # Only now: wrong usage is said at once, without waiting for torch.
     from spt_core.devices import choose_device
-    from spt_core.learning.model_file import load_model, save_model
+    from spt_core.learning.model_file import load_model
     from spt_core.studies.evaluation import evaluate
-    from spt_core.studies.evaluation_report import (
-        calibration_of,
-        table,
-        write_evaluation,
-    )
-    from spt_core.tokens import read_labels
+    from spt_core.studies.evaluation_report import table, write_evaluation
 
-    model = load_model(args.model, choose_device(args.device))
-    if args.calibrate is not None and not model.classes:
+    labels = labels_from(args)
+    if labels is None:
+        raise InputError("Give --labels CSV.")
+    pooling = args.models[0] if args.models[0] in POOLINGS else None
+    if pooling and len(args.models) > 1:
+        raise InputError("Evaluate pooling by itself, without other models.")
+    paths = [] if pooling else [Path(path) for path in args.models]
+    models = [load_model(path, choose_device(args.device)) for path in paths]
+    if args.calibrate is not None and len(models) != 1:
+        raise InputError("One model is calibrated at a time: name one model file.")
+    if args.calibrate is not None and not models[0].classes:
         raise InputError("This model names no classes: there is nothing to calibrate.")
     found = console.follow(
         evaluate(
-            model,
+            pooling or models,
             args.features,
-            read_labels(args.labels),
+            labels,
             folds=options.folds,
-            seeds=options.seeds,
-            key=patients_key(args.model, args.patients_key),
+            repeats=options.repeats,
+            keys=[patients_key(path, args.patients_key) for path in paths],
+            ignore_split=args.ignore_split,
+            include_slide_names=args.include_slide_name,
         ),
         unit="slide",
     )
-    write_evaluation(args.out, found, args.model.name)
+    called = ", ".join(Path(path).name for path in args.models)
+    write_evaluation(args.out, found, called)
     console.say(table(found))
     console.say(f"Written: {args.out}")
     if args.calibrate is not None:
-        if found.temperature is None:
-            raise InputError(
-                "The labels are not the model's classes: they cannot calibrate it."
-            )
-        model.card["calibration"] = calibration_of(found)
-        save_model(args.calibrate, model)
-        called = "Calibrated" if found.calibration_helps else "Uncalibrated"
-        console.say(f"{called} model: {args.calibrate}")
-    console.record(
-        {
-            "event": "done",
-            "report": str(args.out),
-            "rows": [
-                {
-                    "method": row.method,
-                    "embedding": row.embedding,
-                    **{name: mean for name, (mean, _) in row.values.items()},
-                    "calibration_error": row.calibration_error,
-                }
-                for row in found.rows
-            ],
-        }
-    )
+        _calibrate(args.calibrate, models[0], found, console)
+    console.record({"event": "done", "report": str(args.out), "rows": _records(found)})
     return 0
+
+
+def _calibrate(
+    path: Path, model: "SlideModel", found: "Evaluation", console: Console
+) -> None:
+    from spt_core.learning.model_file import save_model
+    from spt_core.studies.evaluation_report import calibration_of
+
+    if found.temperature is None:
+        raise InputError(
+            "The labels are not the model's classes: they cannot calibrate it."
+        )
+    model.card = replace(model.card, calibration=calibration_of(found))
+    save_model(path, model)
+    called = "Calibrated" if found.calibration_helps else "Uncalibrated"
+    console.say(f"{called} model: {path}")
+
+
+def _records(found: "Evaluation") -> list[dict[str, Any]]:
+    return [
+        {
+            "method": row.method,
+            "embedding": row.embedding,
+            "level": row.level,
+            **{name: asdict(score) for name, score in row.values.items()},
+            "calibration_error": row.calibration_error,
+        }
+        for row in found.rows
+    ]

@@ -17,6 +17,7 @@ from spt_core.commands.predict import (
 from spt_core.errors import InputError
 from spt_core.events import Note
 from spt_core.hints import Hint
+from spt_core.insight.windows import STRIDE
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class HeatmapOptions:
     stride: Annotated[
         int,
         Hint("distance between windows of the class map", above=0, unit="patches"),
-    ] = 4
+    ] = STRIDE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ from spt_core.errors import InputError
 from spt_core.events import Note
 from spt_core.files import written_whole
 from spt_core.hints import Hint
-from spt_core.insight.results import Verdict
+from spt_core.insight.results import MARGIN, Verdict
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.patches.settings import EncodeSettings
 from spt_core.tokens import layout
@@ -25,7 +25,7 @@ from spt_core.tokens import layout
 if TYPE_CHECKING:
     from spt_core.insight.inputs import Input
     from spt_core.insight.predicting import Patient
-    from spt_core.insight.results import Prediction, Verdict
+    from spt_core.insight.results import Prediction
     from spt_core.learning.model_file import SlideModel
     from spt_core.tokens import Labels
 
@@ -43,7 +43,7 @@ class PredictOptions:
             maximum=1,
             metavar="SHARE",
         ),
-    ] = 0.1
+    ] = MARGIN
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -149,7 +149,7 @@ class Refreshed:
     slide: str
     seen: int
     total: int
-    verdict: "Verdict"
+    verdict: Verdict
     answer: str | None
     probabilities: Mapping[str, float]
 

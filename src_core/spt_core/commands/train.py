@@ -8,6 +8,7 @@ from typing import Annotated
 
 from spt_core.commands.console import Console
 from spt_core.commands.options import add_options, settings_from
+from spt_core.engine.priority import sleep_while_waiting
 from spt_core.errors import InputError
 from spt_core.hints import Hint, settings_of
 from spt_core.learning.settings import TrainSettings
@@ -36,8 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(group, ViewSettings, *settings_of(ViewSettings))
 
     group = parser.add_argument_group("training")
-    add_options(group, TrainSettings, "epochs", "batch_size", "learning_rate")
-    add_options(group, TrainSettings, "weight_decay", "seed", "device")
+    add_options(group, TrainSettings, "epochs", "steps", "batch_size")
+    add_options(group, TrainSettings, "learning_rate", "weight_decay")
+    add_options(group, TrainSettings, "seed", "device")
     add_options(group, TrainSettings, "mixed_precision", "micro_batch")
     add_options(group, TrainSettings, "checkpoint_steps", "validate_epochs")
 
@@ -64,6 +66,7 @@ class ArchitectureSettings:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     settings = None if args.resume else train_settings(args)
+    sleep_while_waiting()
     # Only now: wrong usage is said at once, without waiting for torch.
     from spt_core.learning.training import resume, train
 
@@ -76,7 +79,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     knn = result.metrics.get("knn")
     console.say(
         f"Done: {result.steps} steps. The best model ({result.best}) is of step "
-        f"{result.best_step}" + (f", kNN {knn:.3f}." if knn is not None else ".")
+        f"{result.best_step}, chosen by {result.chosen_by}"
+        + (f"; kNN {knn:.3f}." if knn is not None else ".")
     )
     console.record(
         {
@@ -86,6 +90,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             "last": str(result.last),
             "steps": result.steps,
             "best_step": result.best_step,
+            "chosen_by": result.chosen_by,
             "metrics": result.metrics,
         }
     )

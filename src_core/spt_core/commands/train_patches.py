@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spt_core.commands.console import Console
 from spt_core.commands.options import add_options, settings_from
+from spt_core.engine.priority import sleep_while_waiting
 from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.hints import settings_of
@@ -76,6 +77,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         raise InputError(f"Give {', '.join(missing)} (or --resume ENCODER).")
     folder = run_folder_of(out)
     settings = None if args.resume else patch_settings(args, folder)
+    sleep_while_waiting()
     # Only now: wrong usage is said at once, without waiting for torch.
     from spt_core.patches.training import resume_patches, train_patches
 

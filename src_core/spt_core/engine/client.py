@@ -103,7 +103,7 @@ class EngineClient:
         self._last += 1
         number = self._last
         # Where it dies twice in a row, at once, no third will live.
-        failed = Failed(FailureKind.NOT_STARTED, "it ends at once")
+        failed = Failed(FailureKind.NOT_STARTED, "it ends at once.")
         for _ in range(2):
             self.start()
             try:
@@ -264,7 +264,7 @@ class _EngineProcess:
 
     def _refuse(self, reason: str) -> None:
         """End an engine that speaks otherwise: it was replaced while this one ran."""
-        self._refused = f"{reason}, that of this program is {VERSION}; start it again"
+        self._refused = f"{reason}, that of this program is {VERSION}; start it again."
         self._process.kill()
 
     def _hand_on(self, number: int | None, message: Reply) -> None:
@@ -294,7 +294,7 @@ class _EngineProcess:
         if any(sign in line for sign in _NO_MEMORY for line in words):
             return Failed(FailureKind.KILLED)
         if self.ready is None:
-            reason = words[-1] if words else f"it ended with {code}"
+            reason = words[-1] if words else f"it ended with {code}."
             return Failed(FailureKind.NOT_STARTED, reason)
         return Failed(FailureKind.CRASHED)
 

@@ -256,29 +256,32 @@ class Cancelled:
 
 
 class FailureKind(StrEnum):
-    """Why a request cannot be answered."""
+    """Why a request cannot be answered.
 
-    UNREADABLE = "unreadable"  # reason: why the slide cannot be opened
+    Where a reason is a sentence of the core, it calls the slide by its title.
+    """
+
+    UNREADABLE = "unreadable"  # reason: a sentence, why the slide cannot be opened
     DAMAGED = "damaged"  # no part of its tissue can be read
     NO_PIXEL_SIZE = "no pixel size"
     TOO_COARSE = "too coarse"  # values: mpp, target_mpp
     NO_TISSUE = "no tissue"  # tissue
     TOO_SMALL = "too small"  # tissue; smaller than one patch
     IN_USE = "in use"  # another window analyses the slide
-    MODEL = "model"  # reason: why the model cannot be used
+    MODEL = "model"  # reason: a sentence, why the model cannot be used
     OTHER_ENCODER = "other encoder"  # reason: the encoder's name
-    FEATURES = "features"  # reason: why the kept features cannot be used
+    FEATURES = "features"  # reason: a sentence, why they cannot be used
     NOTHING_DRAWN = "nothing drawn"  # the region holds no patch
     ALL_DRAWN = "all drawn"  # the region holds every patch
     NO_CLASS = "no class"  # the model names none to ask about
     OUT_OF_MEMORY = "out of memory"
     FILE_REFUSED = "file refused"  # reason: which, and what the system says
-    INPUT = "input"  # reason: the core's own sentence
+    INPUT = "input"  # reason: a sentence
     DEFECT = "defect"  # reason: the error, for a bug report
     # Found by the window's end of the pipe
     CRASHED = "crashed"
     KILLED = "killed"  # most likely for want of memory
-    NOT_STARTED = "not started"  # reason: the last words of the process
+    NOT_STARTED = "not started"  # reason: the last words of the process, or ours
     LOST_RESULT = "lost result"  # reason: why it cannot be read
 
 

@@ -96,6 +96,6 @@ def task_of(request: Analyse, loaded: LoadedModels, slide: Slide) -> Task:
 
 def _refuse_unlike(model: SlideModel | None, encoder: PatchEncoder) -> None:
     """Say at once, not after the encoding, that model and encoder do not belong."""
-    stated = None if model is None else model.card["tokens"].get("encoder_sha256")
+    stated = None if model is None else model.card.tokens.encoder_sha256
     if stated is not None and stated != encoder.sha256:
         raise RequestError(Failed(FailureKind.OTHER_ENCODER, encoder.card.name))

@@ -1,1 +1,1 @@
-"""What a model says of a slide, where it looks, and whether to believe it."""
+"""A model's answer for a slide, where it looks, and whether to believe it."""

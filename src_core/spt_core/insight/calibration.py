@@ -1,27 +1,10 @@
 """Whether 0.8 means eight in ten: temperature scaling and calibration error."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 BINS = 10
 _TEMPERATURES = np.geomspace(0.05, 20, 121)
-
-
-def helpful_temperature(calibration: Mapping[str, Any] | None) -> float | None:
-    """The temperature of a model's card, None where it does not help.
-
-    Without it numbers are scores: a temperature that was measured to leave the
-    calibration error as it is, or to raise it, calibrates nothing.
-    """
-    known = calibration or {}
-    before, after = known.get("error_before"), known.get("error_after")
-    if before is not None and after is not None and not after < before:
-        return None
-    value = known.get("temperature")
-    return float(value) if value else None
 
 
 def softmax(

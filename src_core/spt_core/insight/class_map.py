@@ -1,8 +1,7 @@
-"""The class map: what the model says of windows, blended to each patch."""
+"""The class map: the model's answers for windows, blended for each patch."""
 
 from collections.abc import Generator, Iterator
 from math import ceil
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from spt_core.devices import copy_to
 from spt_core.errors import InputError
 from spt_core.events import Progress
-from spt_core.insight.predicting import device_of, probabilities, temperature
+from spt_core.insight.predicting import device_of, probabilities
 from spt_core.insight.results import MARGIN, ClassMap
 from spt_core.insight.windows import (
     STRIDE,
@@ -36,10 +35,10 @@ def class_map(
     settings: WindowSettings | None = None,
     margin: float = MARGIN,
 ) -> Generator[Progress, None, ClassMap]:
-    """Class probabilities of every patch; a generator of progress.
+    """Class scores of every patch; a generator of progress.
 
-    Each patch's are the mean of those of the windows over it, the nearer a window's
-    middle the more it counts. Classes closer than ``margin`` are not told apart.
+    Those of a patch are the mean over the windows around it; a window counts the more,
+    the nearer its middle is. Where classes are closer than ``margin``, none is named.
     """
     if not model.classes:
         raise InputError(
@@ -47,7 +46,7 @@ def class_map(
             "the tissue map need none."
         )
     model.refuse_unlike(tokens.facts, tokens.dim)
-    settings = settings or windows_like_training(model.card.get("views", {}), stride)
+    settings = settings or windows_like_training(model.card.views, stride)
     windows = slide_windows(tokens.p, settings)
     total = np.zeros((len(tokens), len(model.classes)))
     weight = np.zeros(len(tokens))
@@ -67,7 +66,7 @@ def class_map(
         tuple(model.classes),
         tokens.xy,
         blended.astype(np.float32),
-        temperature(model) is not None,
+        False,  # a temperature is fitted on whole slides, never on windows
         settings.side,
         settings.stride,
         settings.limit,
@@ -84,7 +83,7 @@ def window_embeddings(
     settings: WindowSettings,
     seed: int = 0,
 ) -> Iterator[tuple[NDArray[np.intp], torch.Tensor]]:
-    """Window numbers and their embeddings (b, dim), batch by batch."""
+    """Indices of windows and their embeddings (b, dim), batch by batch."""
     device = device_of(model)
     rng = np.random.default_rng([seed, 17])
     rows = [thinned(one, settings.limit, rng) for one in members]
@@ -108,14 +107,13 @@ def mean_window_embedding(
     model: SlideModel, tokens: Tokens, *, seed: int = 0
 ) -> NDArray[np.float32]:
     """The mean embedding (dim,) of windows laid side by side over a slide."""
-    views: dict[str, Any] = model.card.get("views", {})
-    like = windows_like_training(views)
+    like = windows_like_training(model.card.views)
     side = WindowSettings(like.side, like.side, like.limit, 1)
     windows = slide_windows(tokens.p, side)
-    total: NDArray[np.float64] = np.zeros(int(model.encoder.dim))  # type: ignore[arg-type]
+    total: NDArray[np.float64] = np.zeros(model.encoder.dim)
     count = 0
     for chosen, h in window_embeddings(model, tokens, windows.members, side, seed):
-        # A window counts as the tokens that it stands for.
+        # A window is weighted by the number of its tokens.
         sizes = np.array([len(windows.members[i]) for i in chosen], np.float64)
         total += (h.cpu().double().numpy() * sizes[:, None]).sum(axis=0)
         count += int(sizes.sum())
@@ -125,6 +123,6 @@ def mean_window_embedding(
 def _nearness(
     p: NDArray[np.integer], g_middle: NDArray[np.float64], side: int
 ) -> NDArray[np.float64]:
-    """From 1 in a window's middle down to nearly 0 at its edge."""
+    """Weights of patches: 1 in a window's middle, nearly 0 at its edge."""
     off = np.abs(p - g_middle) / ceil(side / 2 + 0.5)
     return np.clip(1 - off, 0.01, 1).prod(axis=1)

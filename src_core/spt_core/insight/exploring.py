@@ -1,7 +1,7 @@
 """A slide without a model: kinds of tissue, and what stands out.
 
-On the patch tokens of any encoder. scikit-learn takes a second to load: it is loaded
-by the first slide that is explored, and only where slides are, in the engine.
+It works on the patch tokens of any encoder. scikit-learn takes a second to load, so it
+is imported when the first slide is explored.
 """
 
 import warnings

@@ -16,7 +16,7 @@ from spt_core.insight.maps import TIMES_AVERAGE
 from spt_core.insight.results import ClassMap, Faithfulness, Prediction
 
 if TYPE_CHECKING:
-    from spt_core.insight.model_card import ModelCard
+    from spt_core.insight.model_words import ModelWords
     from spt_core.slides.slide import Slide
 
 ATTENTION, CLASSES = "attention", "classes"
@@ -172,10 +172,10 @@ class _Export:
         return found.at(prediction.xy)
 
     @property
-    def card(self) -> "ModelCard | None":
-        from spt_core.insight.model_card import read_model_card
+    def model(self) -> "ModelWords | None":
+        from spt_core.insight.model_words import read_model_words
 
-        return read_model_card(self.findings.model) if self.findings.model else None
+        return read_model_words(self.findings.model) if self.findings.model else None
 
 
 def _write_geojson(path: Path, export: _Export) -> None:
@@ -205,8 +205,8 @@ def _write_png(path: Path, export: _Export) -> None:
     prediction, classes = export.findings.prediction, export.class_map
     if len(prediction) == 0:
         raise InputError("An empty slide has no picture: it has no patch to show.")
-    card = export.card
-    title = card.title if card else ""
+    model = export.model
+    title = model.title if model else ""
     geometry = export.geometry
     picture = tissue_picture(prediction, export.slide)
     if export.show == ATTENTION:
@@ -223,7 +223,7 @@ def _write_png(path: Path, export: _Export) -> None:
 def _write_report(path: Path, export: _Export) -> None:
     from spt_core.insight.report import ReportParts, write_report
 
-    findings, card = export.findings, export.card
+    findings, model = export.findings, export.model
     sha256 = ""
     if findings.model is not None:
         with findings.model.open("rb") as file:
@@ -232,7 +232,7 @@ def _write_report(path: Path, export: _Export) -> None:
         prediction=findings.prediction,
         geometry=export.geometry,
         called=findings.called,
-        card=card.facts if card else {},
+        card=model.card if model else None,
         model_name=findings.model.name if findings.model else "no model",
         model_sha256=sha256,
         command=_command(findings),

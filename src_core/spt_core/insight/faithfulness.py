@@ -1,4 +1,4 @@
-"""Does it matter what is attended? Remove patches and see what the class becomes."""
+"""Whether attention matters: the class probability as patches are removed."""
 
 from collections.abc import Generator
 from dataclasses import replace
@@ -37,7 +37,7 @@ def faithfulness(
     Parameters
     ----------
     class_name
-        Whose probability to follow; the most likely class if not given.
+        The class whose probability to follow; the most likely one if not given.
     """
     if not model.classes:
         raise NoClassError("This model names no classes: there is nothing to follow.")
@@ -93,7 +93,8 @@ def what_if(
     before = predict(model, tokens, margin=margin)
     left = tokens.take(np.flatnonzero(~without))
     # The rest is predicted as a slide of its own, not as the beginning of one.
-    after = replace(predict(model, left, margin=margin), total=len(left))
+    after = predict(model, left, margin=margin)
+    after = replace(after, total=len(left), calibrated=False)  # a part of the slide
     return WhatIf(before, after, int(np.count_nonzero(without)))
 
 

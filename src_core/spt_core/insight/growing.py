@@ -60,18 +60,18 @@ def settings_for(
     model: SlideModel, settings: EncodeSettings | None = None
 ) -> EncodeSettings:
     """How slides must be encoded for a model."""
-    stated = model.card["tokens"]
-    if not stated.get("encoder"):
+    stated = model.card.tokens
+    if not stated.encoder:
         raise InputError(
             "The model's card names no patch encoder: encode the slide yourself and "
             "give its features."
         )
     return replace(
         settings or EncodeSettings(),
-        encoder=stated["encoder"],
-        patch_size=stated.get("patch_size"),
-        target_mpp=stated.get("mpp"),
-        stain=stated.get("stain") or NO_STAIN,
+        encoder=stated.encoder,
+        patch_size=stated.patch_size,
+        target_mpp=stated.mpp,
+        stain=stated.stain or NO_STAIN,
     )
 
 
@@ -197,7 +197,7 @@ def joined(parts: list[Tokens]) -> Tokens:
 def no_tokens(model: SlideModel, path: str | Path) -> Tokens:
     """The tokens of an empty slide."""
     nothing = np.zeros((0, 2), np.int64)
-    dim = model.card["tokens"]["dim"]
+    dim = model.card.tokens.dim
     slide = open_slide(path)
     facts = TokenFacts(name=slide_name(path), slide_fingerprint=slide.fingerprint)
     return Tokens(np.zeros((0, dim), np.float32), nothing, nothing, facts)

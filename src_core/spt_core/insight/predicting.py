@@ -1,7 +1,7 @@
 """One pass from tokens to prediction, embedding and attention.
 
-The command, the window, the class map and the evaluation all come through here, so
-that the heatmap's prediction is the evaluation's.
+The commands, the engine, the class map and the evaluation all use it, so that the
+heatmap's prediction is the evaluation's.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from spt_core.devices import copy_to
-from spt_core.insight.calibration import helpful_temperature, softmax
+from spt_core.insight.calibration import softmax
 from spt_core.insight.results import (
     MARGIN,
     Likeness,
@@ -23,11 +23,11 @@ from spt_core.insight.results import (
     Verdict,
 )
 from spt_core.learning.model_file import SlideModel
-from spt_core.learning.statistics import QUANTILES, distance
+from spt_core.learning.statistics import EMBEDDING, MEAN_TOKEN, QUANTILES, distance
 from spt_core.tokens import Tokens, read_tokens
 
-# A model that learned from fewer slides does not know how unlike its own can be, and
-# fewer patches do not show what a slide is like.
+# From fewer training slides the spread of slides is unknown, and fewer patches do not
+# show what a slide is like.
 FEWEST_SLIDES = 8
 FEWEST_PATCHES = 32
 
@@ -45,7 +45,7 @@ def read_for(
 ) -> Tokens:
     """Read a feature file that fits a model, in the stored precision.
 
-    What the file does not say (encoder, pixel size) is taken to be the model's.
+    What the file does not state (encoder, pixel size) is taken to be the model's.
     """
     tokens = read_tokens(path, dtype=dtype)
     model.refuse_unlike(tokens.facts, tokens.dim)
@@ -62,7 +62,7 @@ def predict(
     patient: Patient | None = None,
     always_named: bool = False,
 ) -> Prediction:
-    """What the model says of a slide's tokens.
+    """The model's answer for a slide's tokens.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def predict(
     margin
         The least distance between the two likeliest classes for an answer.
     always_named
-        Give probabilities even where a demonstration keeps its classes to itself.
+        Give probabilities even where a demonstration would name no class.
     """
     model.refuse_unlike(tokens.facts, tokens.dim)
     n = len(tokens)
@@ -81,9 +81,7 @@ def predict(
         return _empty(model, tokens, total or 0, fingerprint)
     x, p = torch.from_numpy(tokens.x), torch.from_numpy(tokens.p)
     device = device_of(model)
-    attended = model.encoder.attend(  # type: ignore[operator]
-        copy_to(x, device), copy_to(p, device)
-    )
+    attended = model.encoder.attend(copy_to(x, device), copy_to(p, device))
     h, attention = attended
     likeness, doubts = _likeness(model, tokens, h)
     remarks += doubts + _unknown(model, tokens)
@@ -100,7 +98,8 @@ def predict(
         xy=tokens.xy,
         classes=tuple(model.classes),
         probabilities=shares,
-        calibrated=temperature(model) is not None,
+        # Measured on whole slides: of a part nobody knows how often a number holds.
+        calibrated=temperature(model) is not None and n >= (total or n),
         embedding=h.float().cpu().numpy(),
         attention=attention.float().cpu().numpy(),
         seen=n,
@@ -117,12 +116,12 @@ def predict(
 
 def is_demonstration(model: SlideModel) -> bool:
     """Whether a model names classes only of slides like those it learned from."""
-    return bool(model.card.get("demonstration"))
+    return model.card.demonstration
 
 
 def temperature(model: SlideModel) -> float | None:
     """The model's calibration, where it has one that helps."""
-    return helpful_temperature(model.card.get("calibration"))
+    return model.card.temperature
 
 
 @torch.no_grad()
@@ -137,7 +136,7 @@ def probabilities(model: SlideModel, h: torch.Tensor) -> NDArray[np.float64]:
 
 
 def fingerprint_of(tokens: Tokens) -> str:
-    """By which a model file knows a slide: of its pixels, else of its tokens.
+    """How a model file recognises a slide: by its pixels, else by its tokens.
 
     The tokens must be in their stored precision, as ``read_for`` gives them.
     """
@@ -165,7 +164,7 @@ def _known(
 
 
 def _unknown(model: SlideModel, tokens: Tokens) -> list[Remark]:
-    """What the tokens do not say, and is believed."""
+    """What the tokens do not state, and is taken from the model."""
     return [
         Remark(kind, ours)
         for kind, name in (
@@ -173,24 +172,24 @@ def _unknown(model: SlideModel, tokens: Tokens) -> list[Remark]:
             (RemarkKind.PIXEL_SIZE_ASSUMED, "mpp"),
         )
         if getattr(tokens.facts, name) is None
-        and (ours := model.card["tokens"].get(name)) is not None
+        and (ours := getattr(model.card.tokens, name)) is not None
     ]
 
 
 def _likeness(
     model: SlideModel, tokens: Tokens, h: torch.Tensor
 ) -> tuple[Likeness | None, list[Remark]]:
-    if "mean_token_quantiles" not in model.statistics:
+    if f"{MEAN_TOKEN}_quantiles" not in model.statistics:
         return None, [Remark(RemarkKind.NO_STATISTICS)]
-    slides = model.card["training"]["slides"]
+    slides = model.card.training.slides
     if slides < FEWEST_SLIDES:
         return None, [Remark(RemarkKind.FEW_TRAINING_SLIDES, slides)]
     if len(tokens) < FEWEST_PATCHES:
         return None, [Remark(RemarkKind.FEW_PATCHES, len(tokens))]
     mean = tokens.x.mean(axis=0, dtype=np.float64)
-    looked_at = {"mean_token": torch.from_numpy(mean), "embedding": h}
+    compared = {MEAN_TOKEN: torch.from_numpy(mean), EMBEDDING: h}
     distances, limits = {}, {}
-    for name, value in looked_at.items():
+    for name, value in compared.items():
         home = model.statistics[f"{name}_centre"].device
         distances[name] = float(distance(model.statistics, name, copy_to(value, home)))
         quantiles = model.statistics[f"{name}_quantiles"]
@@ -199,16 +198,16 @@ def _likeness(
 
 
 def _limit(which: str, quantiles: torch.Tensor, *, strict: bool = False) -> float:
-    """Beyond all training slides, with room.
+    """The distance above which a slide is unlike: beyond all of the training.
 
-    Their distances are those of slides left out of the cloud, so the mean token of a
-    new slide of the same kind lies among them; the largest few are few, hence a
-    quarter more. The model was fitted to their embeddings, which therefore lie closer
-    together than those of new slides: twice as far is still alike. A demonstration,
-    which should rather name no class, is ``strict``: no room, and its few farthest
-    slides do not count.
+    Distances of training slides were measured with the slide left out, so those of
+    new slides of the same kind lie among them; because few slides determine the
+    largest, the limit of the mean token is a quarter above it. The model was fitted to
+    the embeddings, which therefore lie closer together than those of new slides: twice
+    the distance is still alike. A demonstration, which should rather name no class, is
+    ``strict``: no room, and its few farthest slides do not count.
     """
-    room = {"mean_token": 1.25, "embedding": 2.0}[which]
+    room = {MEAN_TOKEN: 1.25, EMBEDDING: 2.0}[which]
     known = dict(zip(QUANTILES, quantiles.tolist(), strict=True))
     if strict:
         return known[0.99] + max(known[0.95] - known[0.5], 0.0)
@@ -241,8 +240,8 @@ def _empty(
         classes=tuple(model.classes),
         probabilities=None,
         calibrated=False,
-        embedding=np.full(int(model.encoder.dim), np.nan, np.float32),  # type: ignore[arg-type]
-        attention=np.zeros((model.encoder.heads, 0), np.float32),  # type: ignore[arg-type]
+        embedding=np.full(model.encoder.dim, np.nan, np.float32),
+        attention=np.zeros((model.encoder.heads, 0), np.float32),
         seen=0,
         total=total,
         verdict=Verdict.EMPTY,

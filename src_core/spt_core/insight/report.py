@@ -20,7 +20,7 @@ from spt_core.files import written_whole
 from spt_core.insight.colours import EACH_ALONE, EVEN, NOT_WHERE, class_colour
 from spt_core.insight.geometry import Geometry
 from spt_core.insight.maps import TIMES_AVERAGE, attention_values
-from spt_core.insight.model_card import DEMONSTRATION, ModelCard
+from spt_core.insight.model_words import DEMONSTRATION, ModelWords
 from spt_core.insight.overlay import attention_overlay, class_overlay
 from spt_core.insight.picture import read_patch, tissue_picture
 from spt_core.insight.regions import RegionKind, choose_regions, stands_out
@@ -33,6 +33,7 @@ from spt_core.insight.wording import (
     pixel_size_note,
     prediction_sentence,
 )
+from spt_core.learning.model_card import ModelCard
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.slides.slide import Slide
 
@@ -74,7 +75,7 @@ class ReportParts:
     called
         What to call the slide: its pseudonym, or its name where that was chosen.
     card, model_name, model_sha256
-        The model, by its card, file name and hash.
+        The model, by its card (None without one), file name and hash.
     command
         The command that makes this page again; empty where there is none.
     """
@@ -82,7 +83,7 @@ class ReportParts:
     prediction: Prediction
     geometry: Geometry
     called: str
-    card: dict[str, Any]
+    card: ModelCard | None
     model_name: str
     model_sha256: str
     command: str
@@ -91,9 +92,9 @@ class ReportParts:
     faithfulness: Faithfulness | None = None
 
     @property
-    def model(self) -> ModelCard | None:
+    def model(self) -> ModelWords | None:
         """The model's card in words, None without a model."""
-        return ModelCard(Path(self.model_name), self.card) if self.card else None
+        return ModelWords(Path(self.model_name), self.card) if self.card else None
 
 
 def write_report(path: Path, parts: ReportParts) -> None:
@@ -127,7 +128,7 @@ def report_page(parts: ReportParts) -> str:
 def _answer(parts: ReportParts) -> str:
     """The answer, from how much of the tissue, and what to think of it."""
     found, model = parts.prediction, parts.model
-    is_demonstration = model is not None and model.is_demonstration
+    is_demonstration = model is not None and model.card.demonstration
     doubtful = (
         found.verdict in (Verdict.EMPTY, Verdict.UNLIKE)
         or found.trained_on
@@ -272,28 +273,24 @@ def _faithfulness(check: Faithfulness) -> list[str]:
 
 def _provenance(parts: ReportParts) -> list[str]:
     card, facts, model = parts.card, parts.prediction.facts, parts.model
-    tokens = card.get("tokens") or {}
     um, note = parts.geometry.um_pixel_xy, pixel_size_note(parts.geometry)
     pixel = f"{um[0]:.4g} × {um[1]:.4g} µm" if um else "unknown"
-    patch = ""
-    if tokens.get("patch_size") and tokens.get("mpp"):
-        patch = f"{tokens['patch_size']} px at {tokens['mpp']:g} µm"
     made_by = f"napari-spt {__version__}"
-    if card.get("version"):
-        made_by += f", model by {card['version']}"
+    if card and card.version:
+        made_by += f", model by {card.version}"
     rows: Sequence[tuple[str, Any]] = (
         ("Slide fingerprint", parts.prediction.fingerprint),
         ("Pixel size", f"{pixel}, {note}" if note else pixel),
         ("Patches", f"{parts.prediction.seen} of {parts.prediction.total}"),
-        ("Patch", patch),
-        ("Patch encoder", tokens.get("encoder")),
+        ("Patch", model and model.patch),
+        ("Patch encoder", card and card.tokens.encoder),
         ("Encoder hash", facts.encoder_sha256 or "not stated by the features"),
         ("Model", parts.model_name),
         ("Model hash", parts.model_sha256),
-        ("Objective", card.get("objective")),
+        ("Objective", card and card.objective),
         ("Architecture", model and model.architecture),
         ("Calibration", model and model.calibration),
-        ("Model licence", card.get("licence")),
+        ("Model licence", card and card.licence),
         ("Made by", made_by),
         ("Versions", f"Python {platform.python_version()}, {_versions()}"),
         ("Made on", time.strftime("%Y-%m-%d %H:%M %z")),

@@ -144,7 +144,7 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class ClassMap:
-    """Class probabilities of each patch from windows around it.
+    """Class scores of each patch from windows around it.
 
     Attributes
     ----------
@@ -152,6 +152,9 @@ class ClassMap:
         Level-0 (x, y) of the patches.
     probabilities : (n, classes)
         NaN where a patch has too few neighbours for an answer.
+    calibrated
+        Whether they were calibrated on windows; calibration on whole slides says
+        nothing of them.
     side, stride
         Of the windows, in grid cells.
     limit

@@ -1,9 +1,7 @@
 """Windows of neighbouring tokens, slid over a slide's grid."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +14,16 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class WindowSettings:
-    """What a window is.
+    """The size of windows, and how many tokens they have.
 
     Attributes
     ----------
     side, stride
-        Grid cells a side of a window, and from one to the next.
+        Grid cells along a side of a window, and from one window to the next.
     limit
-        Windows with more tokens are thinned to so many.
+        Windows with more tokens are thinned to this many.
     fewest
-        Windows with fewer tokens say nothing.
+        Windows with fewer tokens are left out.
     """
 
     side: int
@@ -34,18 +32,15 @@ class WindowSettings:
     fewest: int
 
 
-def windows_like_training(
-    views: Mapping[str, Any], stride: int = STRIDE
-) -> WindowSettings:
+def windows_like_training(views: ViewSettings, stride: int = STRIDE) -> WindowSettings:
     """Windows of the area, and with the tokens, that training crops had."""
-    usual = ViewSettings()
-    area_min, area_max = views.get("crop_area", usual.crop_area)
+    area_min, area_max = views.crop_area
     side = max(1, round(sqrt((area_min + area_max) / 2) / stride)) * stride
-    most = views.get("max_tokens", usual.max_tokens)
-    limit = int(most) if views.get("mask", True) else side * side
-    keep_min = min(views.get("mask_keep", usual.mask_keep))
-    fewest = max(2, round(area_min * keep_min)) if views.get("mask", True) else 2
-    return WindowSettings(side, stride, max(1, limit), min(fewest, max(1, limit)))
+    limit = max(1, int(views.max_tokens) if views.mask else side * side)
+    # What keeps every token of a slide says nothing of how few there may be.
+    thins = views.mask and views.mask_keep[0] < 1
+    fewest = max(2, round(area_min * views.mask_keep[0])) if thins else 2
+    return WindowSettings(side, stride, limit, min(fewest, limit))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +60,11 @@ class Windows:
 
 
 def slide_windows(p: NDArray[np.integer], settings: WindowSettings) -> Windows:
-    """All windows that hold tokens enough.
+    """All windows with enough tokens.
 
-    Tokens are sorted into squares of one stride a side; a window is a square of those
-    squares, and windows reach over the slide's edges, so that every token is covered
-    as often as any other.
+    Tokens are sorted into squares with sides of one stride; a window is a square of
+    those squares, and windows reach over the slide's edges, so that every token is
+    covered as often as any other.
     """
     stride, across = settings.stride, settings.side // settings.stride
     if len(p) == 0:
@@ -105,7 +100,7 @@ def slide_windows(p: NDArray[np.integer], settings: WindowSettings) -> Windows:
 
 
 def thinned(rows: Rows, limit: int, rng: np.random.Generator) -> Rows:
-    """At most ``limit`` of the rows, by chance, in their order."""
+    """At most ``limit`` of the rows, chosen at random, in their order."""
     if len(rows) <= limit:
         return rows
     return np.sort(rng.choice(rows, limit, replace=False, shuffle=False))

@@ -17,7 +17,7 @@ CALIBRATED = "calibrated probability"
 UNCALIBRATED = "uncalibrated score"
 STATED_BY_USER = "as stated by the user; the file does not say"
 STATED_BY_FEATURES = "as the features state"
-# A curve that differs less from that of random patches says nothing of the attention.
+# Curves that differ less from those of random patches do not speak for attention.
 MATTERS = 0.05
 
 

@@ -1,18 +1,15 @@
-"""Other ways from tokens to a slide embedding, behind the slide encoder's signature.
-
-"f can be any learned aggregation architecture": each takes ``(x, p, mask)`` and has
-``attend`` for one whole slide, so that training, evaluation and maps never ask which.
-"""
+"""Other ways from tokens to a slide embedding, and all of them by name."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.attended import Attended
 from spt_core.learning.slide_encoder import PRESETS, SlideEncoder
 
 
-class MeanPooling(nn.Module):
+class MeanPooling(Aggregator):
     """The mean token: nothing to learn."""
 
     name = "mean"
@@ -35,7 +32,7 @@ class MeanPooling(nn.Module):
         return Attended(x.mean(dim=0), x.new_full((1, len(x)), 1 / len(x)))
 
 
-class MaxPooling(nn.Module):
+class MaxPooling(Aggregator):
     """The largest value of each feature: nothing to learn."""
 
     name = "max"
@@ -54,11 +51,11 @@ class MaxPooling(nn.Module):
     def attend(self, x: Tensor, p: Tensor) -> Attended:
         """A token's weight is the share of features that it is the largest in."""
         h, winners = x.float().max(dim=0)
-        share = torch.bincount(winners, minlength=len(x)).to(h) / x.shape[1]
-        return Attended(h, share[None])
+        share = h.new_zeros(len(x)).index_add(0, winners, torch.ones_like(h))
+        return Attended(h, share[None] / x.shape[1])
 
 
-class GatedAttention(nn.Module):
+class GatedAttention(Aggregator):
     """Gated-attention ABMIL (Ilse et al. 2018): a weighted mean of embedded tokens.
 
     a = softmax(w' (tanh(V t) * sigmoid(U t))), t = ReLU(linear(x)), h = sum a t.
@@ -94,12 +91,12 @@ class GatedAttention(nn.Module):
         return torch.einsum("bn,bnd->bd", attention.to(tokens), tokens), attention
 
 
-AGGREGATORS: dict[str, type[nn.Module]] = {
+AGGREGATORS: dict[str, type[Aggregator]] = {
     kind.name: kind for kind in (SlideEncoder, MeanPooling, MaxPooling, GatedAttention)
 }
 
 
-def build_encoder(name: str, in_dim: int, **config: int) -> nn.Module:
+def build_encoder(name: str, in_dim: int, **config: int) -> Aggregator:
     """Make an encoder by a preset's name or an aggregator's, with its own options."""
     if name in PRESETS:
         return SlideEncoder(in_dim, **{**PRESETS[name], **config})

@@ -42,6 +42,7 @@ class CohortSlide:
     x: NDArray[np.floating] | None = None
     label: str | None = None
     patient: str | None = None
+    site: str | None = None
     split: str | None = None
 
     def __len__(self) -> int:
@@ -178,6 +179,7 @@ def open_cohort(
                 source=index.rows,
                 label=row.label if row else None,
                 patient=row.patient if row else None,
+                site=row.site if row else None,
                 split=row.split if row else None,
             )
         )

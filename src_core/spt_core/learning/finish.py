@@ -3,39 +3,45 @@
 from collections import Counter
 from collections.abc import Generator
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from spt_core._version import __version__
+from spt_core.card_file import UNSTATED_LICENCE
 from spt_core.errors import InputError
 from spt_core.events import Progress
+from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.aggregators import build_encoder
 from spt_core.learning.cohort import Cohort
 from spt_core.learning.linear_head import fit_linear_head
-from spt_core.learning.model_file import (
-    LICENCE,
-    SlideModel,
-    load_model,
+from spt_core.learning.model_card import (
+    Architecture,
+    Metrics,
+    ModelCard,
+    Stage,
+    TokenKind,
+    TrainingSummary,
     patient_hmac,
-    read_card,
-    stages_of,
+    read_model_card,
 )
+from spt_core.learning.model_file import SlideModel, load_model
 from spt_core.learning.monitor import embed_slide
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.statistics import MOST_SLIDES, training_statistics
 from spt_core.training.objectives import Classify, Objective, build_objective
 from spt_core.training.run_folder import RunFolder
 
+LAST = "the last epoch"
+
 if TYPE_CHECKING:
-    from spt_core.learning.trainer import Trainer
+    from spt_core.learning.task import SlideTrainingTask
 
 
-def build_for(settings: TrainSettings, cohort: Cohort) -> tuple[nn.Module, Objective]:
+def build_for(settings: TrainSettings, cohort: Cohort) -> tuple[Aggregator, Objective]:
     """The encoder and the objective of a run, before its first step."""
     if settings.init:
         start = load_model(settings.init)
@@ -68,38 +74,46 @@ def build_for(settings: TrainSettings, cohort: Cohort) -> tuple[nn.Module, Objec
     return encoder, objective
 
 
-def earlier_stages(settings: TrainSettings, run: RunFolder) -> list[dict[str, Any]]:
+def earlier_stages(settings: TrainSettings, run: RunFolder) -> tuple[Stage, ...]:
     """What the model that a run begins from has learned from, for the card.
 
     Its patients are known under the key of its own run. This run takes over that key
     where it lies beside the model; else the card says that it is another.
     """
     if not settings.init:
-        return []
-    stages = stages_of(read_card(settings.init))
+        return ()
+    stages = read_model_card(settings.init).stages()
     same = False
     if any(stage.patient_hmacs and stage.same_key for stage in stages):
         same = run.take_key(Path(settings.init).parent)
-    return [
-        replace(stage, same_key=stage.same_key and same).plain() for stage in stages
-    ]
+    return tuple(replace(stage, same_key=stage.same_key and same) for stage in stages)
 
 
-def bare_model(trainer: "Trainer") -> SlideModel:
+def bare_model(task: "SlideTrainingTask", step: int) -> SlideModel:
     """The model as it is now; its statistics come when the run ends."""
     classifier = None
-    if isinstance(trainer.objective, Classify):
-        classifier = deepcopy(trainer.objective.classifier)
-    return SlideModel(trainer.encoder, _card(trainer), classifier)
+    if isinstance(task.objective, Classify):
+        classifier = deepcopy(task.objective.classifier)
+    return SlideModel(task.encoder, _card(task, step), classifier)
+
+
+def as_chosen(task: "SlideTrainingTask", model: SlideModel) -> SlideModel:
+    """The same model with a card that states how its epoch was chosen."""
+    training = replace(
+        model.card.training,
+        epoch_chosen_by=task.chosen_by,
+        choice_fingerprints=task.choice_fingerprints,
+    )
+    return replace(model, card=replace(model.card, training=training))
 
 
 def finished_model(
-    trainer: "Trainer", model: SlideModel
+    task: "SlideTrainingTask", model: SlideModel
 ) -> Generator[Any, None, SlideModel]:
     """Add what needs the embeddings of whole slides: statistics and a linear head."""
-    cohort, device = trainer.cohort, trainer.device
-    fits_head = trainer.settings.objective == "supcon"
-    chosen = np.random.default_rng([trainer.settings.seed, 13]).permutation(len(cohort))
+    cohort, device = task.cohort, task.device
+    fits_head = task.settings.objective == "supcon"
+    chosen = np.random.default_rng([task.settings.seed, 13]).permutation(len(cohort))
     part = cohort.subset(np.sort(chosen if fits_head else chosen[:MOST_SLIDES]))
     model.encoder.eval()
     embeddings = []
@@ -111,56 +125,51 @@ def finished_model(
     if fits_head:
         head = fit_linear_head(h, part.class_numbers(), part.patients())
         model.classifier = head.to(device)
-    model.statistics = training_statistics(part, h, trainer.settings.seed)
-    seen = trainer.monitor.look(model.encoder.eval(), device, trainer.step)
+    model.statistics = training_statistics(part, h, task.settings.seed)
+    seen = task.monitor.validate(model.encoder.eval(), device, task.steps)
     model.encoder.train()
-    model.card["metrics"] |= {
-        "knn": seen.knn,
-        "knn_held_out": trainer.monitor.held_out,
-        "spread": seen.spread,
-        "effective_rank": seen.effective_rank,
-    }
+    metrics = replace(
+        model.card.metrics,
+        knn=seen.knn,
+        knn_held_out=task.monitor.held_out,
+        spread=seen.spread,
+        effective_rank=seen.effective_rank,
+    )
+    model.card = replace(model.card, metrics=metrics)
     return model
 
 
-def _card(trainer: "Trainer") -> dict[str, Any]:
-    settings, cohort = trainer.settings, trainer.cohort
-    facts, processes = cohort.facts, trainer.processes
+def _card(task: "SlideTrainingTask", step: int) -> ModelCard:
+    settings, cohort = task.settings, task.cohort
     patients = sorted({slide.patient for slide in cohort if slide.patient})
-    key = trainer.run.patient_key() if patients and processes.first else b""
-    return {
-        "version": __version__,
-        "licence": LICENCE,
-        "classes": trainer.classes,
-        "tokens": {
-            "encoder": facts.encoder,
-            "encoder_sha256": facts.encoder_sha256,
-            "mpp": facts.mpp,
-            "patch_size": facts.patch_size,
-            "patch_um": facts.patch_um,
-            "stain": facts.stain,
-            "dim": cohort.dim,
-        },
-        "objective": settings.objective,
-        "views": asdict(settings.views),
-        "training": {
-            "slides": len(cohort),
-            "tokens": sum(len(slide) for slide in cohort),
-            "patients": len(patients) or None,
-            "class_counts": dict(Counter(s.label for s in cohort if s.label)),
-            "slide_fingerprints": trainer.fingerprints,
-            "patient_hmacs": [patient_hmac(patient, key) for patient in patients],
-            "earlier": trainer.earlier,
-            "epochs": settings.epochs,
-            "steps": trainer.steps,
-            "batch_size": trainer.plan.batch,
-            "learning_rate": settings.learning_rate,
-            "weight_decay": settings.weight_decay,
-            "head": settings.head,
-            "seed": settings.seed,
-            "from_pretrained": settings.init is not None,
-            "frozen_encoder": settings.freeze,
-            "torch": torch.__version__,
-        },
-        "metrics": {"step": trainer.step},
-    }
+    key = task.run.patient_key() if patients and task.processes.first else b""
+    return ModelCard(
+        architecture=Architecture(task.encoder.name, task.encoder.config),
+        tokens=TokenKind.of(cohort.facts, cohort.dim),
+        training=TrainingSummary(
+            slides=len(cohort),
+            tokens=sum(len(slide) for slide in cohort),
+            patients=len(patients) or None,
+            class_counts=Counter(slide.label for slide in cohort if slide.label),
+            slide_fingerprints=frozenset(task.fingerprints),
+            patient_hmacs=frozenset(patient_hmac(name, key) for name in patients),
+            earlier=task.earlier,
+            epochs=settings.epochs,
+            steps=task.steps,
+            batch_size=task.plan.batch,
+            learning_rate=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            head=settings.head,
+            seed=settings.seed,
+            from_pretrained=settings.init is not None,
+            frozen_encoder=settings.freeze,
+            epoch_chosen_by=LAST,
+            torch=torch.__version__,
+        ),
+        classes=tuple(task.classes),
+        objective=settings.objective,
+        views=settings.views,
+        metrics=Metrics(step=step),
+        licence=UNSTATED_LICENCE,
+        version=__version__,
+    )

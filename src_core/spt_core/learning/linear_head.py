@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedGroupKFold, cross_val_score
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
@@ -53,7 +53,7 @@ def fit_linear_head(
     return head
 
 
-def _classifier(strength: float):  # type: ignore[no-untyped-def]
+def _classifier(strength: float) -> Pipeline:
     return make_pipeline(
         StandardScaler(),
         LogisticRegression(C=strength, max_iter=2000, class_weight="balanced"),

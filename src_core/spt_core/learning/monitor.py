@@ -1,55 +1,21 @@
-"""Is it learning? Signals from whole-slide embeddings while a model trains."""
-
-from dataclasses import dataclass
-from math import sqrt
+"""Is it learning? Signals from the embeddings of slides while a model trains."""
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
-from spt_core.events import Note
+from spt_core.devices import all_threads
+from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.cohort import Cohort, CohortSlide
-from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
+from spt_core.training.knn import knn_probabilities, mean_class_accuracy
+from spt_core.training.signals import Validation, effective_rank, spread
 
-# A look, not an evaluation: so many slides, and so many tokens spread over each.
-LOOK_SLIDES = 512
-LOOK_TOKENS = 1024
-COLLAPSED_SPREAD = 1e-4
-
-
-@dataclass(frozen=True)
-class Validation:
-    """What the embeddings look like at one moment.
-
-    Attributes
-    ----------
-    spread
-        Standard deviation of unit-length embeddings, 1 = in all directions alike,
-        0 = one point.
-    effective_rank
-        How many directions they use (exponential of the singular values' entropy).
-    knn
-        Mean class accuracy of nearest neighbours, where there are labels.
-    """
-
-    step: int
-    spread: float
-    effective_rank: float
-    knn: float | None = None
+# A look, not an evaluation: at most so many slides, and so many tokens of each.
+MOST_SLIDES = 512
+MOST_TOKENS = 1024
 
 
-@dataclass(frozen=True)
-class NotLearning(Note):
-    """The loss has not left the level of chance."""
-
-
-@dataclass(frozen=True)
-class Collapsed(Note):
-    """All slides have one and the same embedding."""
-
-
-class Monitor:
+class SlideMonitor:
     """Looks at a fixed few slides, the labelled ones first.
 
     kNN votes: slides of the split ``val`` are asked and those that are learned from
@@ -64,7 +30,7 @@ class Monitor:
         splits = np.array([slide.split or "train" for slide in cohort])
         order = np.random.default_rng([seed, 7]).permutation(len(cohort))
         order = order[splits[order] != "test"]
-        order = order[np.argsort(y[order] < 0, kind="stable")][:LOOK_SLIDES]
+        order = order[np.argsort(y[order] < 0, kind="stable")][:MOST_SLIDES]
         self.chosen = np.sort(order)
         self.y = y[self.chosen]
         splits = splits[self.chosen]
@@ -80,9 +46,11 @@ class Monitor:
             self.asked.any() and len(np.unique(self.y[self.voters])) > 1
         )
 
-    def look(self, encoder: nn.Module, device: torch.device, step: int) -> Validation:
+    def validate(
+        self, encoder: Aggregator, device: torch.device, step: int
+    ) -> Validation:
         slides = [self.cohort[int(index)] for index in self.chosen]
-        h = np.stack([glance(encoder, slide, device) for slide in slides])
+        h = np.stack([embed_sample(encoder, slide, device) for slide in slides])
         knn = None
         if self.has_labels:
             shares = knn_probabilities(
@@ -98,23 +66,24 @@ class Monitor:
 
 @torch.no_grad()
 def embed_slide(
-    encoder: nn.Module, slide: CohortSlide, device: torch.device
+    encoder: Aggregator, slide: CohortSlide, device: torch.device
 ) -> NDArray[np.float32]:
     """The embedding (dim,) of a whole slide."""
-    return _embed(encoder, slide, np.arange(len(slide)), device)
+    with all_threads(device):
+        return _embed(encoder, slide, np.arange(len(slide)), device)
 
 
 @torch.no_grad()
-def glance(
-    encoder: nn.Module, slide: CohortSlide, device: torch.device
+def embed_sample(
+    encoder: Aggregator, slide: CohortSlide, device: torch.device
 ) -> NDArray[np.float32]:
     """The embedding (dim,) of tokens spread evenly over a slide."""
-    step = max(1, -(-len(slide) // LOOK_TOKENS))
+    step = max(1, -(-len(slide) // MOST_TOKENS))
     return _embed(encoder, slide, np.arange(0, len(slide), step), device)
 
 
 def _embed(
-    encoder: nn.Module,
+    encoder: Aggregator,
     slide: CohortSlide,
     rows: NDArray[np.integer],
     device: torch.device,
@@ -123,20 +92,5 @@ def _embed(
     slide.read(rows, x)
     tokens = torch.from_numpy(x).to(device)
     places = torch.from_numpy(slide.p[rows]).to(device)
-    h, _ = encoder.attend(tokens, places)  # type: ignore[operator]
+    h, _ = encoder.attend(tokens, places)
     return h.float().cpu().numpy()
-
-
-def spread(h: NDArray[np.floating]) -> float:
-    unit = h / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-12)
-    return float(unit.std(axis=0).mean() * sqrt(h.shape[1]))
-
-
-def effective_rank(h: NDArray[np.floating]) -> float:
-    values = np.linalg.svd(h - h.mean(axis=0), compute_uv=False)
-    total = values.sum()
-    if total < 1e-12:
-        return 1.0
-    share = values / total
-    share = share[share > 0]
-    return float(np.exp(-(share * np.log(share)).sum()))

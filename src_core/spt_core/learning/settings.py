@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import yaml
 from spt_core.errors import InputError
 from spt_core.hints import Device, Hint, check
 from spt_core.learning.views import ViewSettings
+from spt_core.training.config_file import read_config
 from spt_core.training.options import (
     CheckpointSteps,
     Head,
@@ -25,17 +27,12 @@ from spt_core.training.options import (
 SELF_SUPERVISED = ("simclr", "vicreg", "byol")
 SUPERVISED = ("supcon", "classify")
 OBJECTIVES = (*SELF_SUPERVISED, *SUPERVISED)
+# Aggregators without positions, to compare with: by default they see whole slides.
+BASELINES = ("abmil", "mean", "max")
+# On cohorts of 36 to 120 slides SimCLR needed 300 to 900 steps; a cohort that fits one
+# batch takes only one step per epoch. Labels teach sooner.
+LEAST_STEPS, LEAST_STEPS_WITH_LABELS = 1000, 500
 MODELS = ("paper", "paper-2", "paper-4", "paper-8", "small", "abmil", "mean", "max")
-
-
-def read_config(path: Path) -> Any:
-    """What a run's folder says it was asked, as plain data."""
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            f"{path.parent} is not a training run: it has no {path.name}."
-        ) from None
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,11 @@ class TrainSettings:
     architecture: dict[str, int] = field(default_factory=dict)
     init: Annotated[
         str | None,
-        Hint("model file whose encoder to start from", label="Start", metavar="MODEL"),
+        Hint(
+            "model file whose encoder to start from",
+            label="Start from",
+            metavar="MODEL",
+        ),
     ] = None
     freeze: Annotated[
         bool,
@@ -107,7 +108,16 @@ class TrainSettings:
         Hint(
             "times that every slide is seen",
             above=0,
-            automatic="800, or 100 with labels",
+            automatic=f"800, and {LEAST_STEPS} steps at least; with labels 100, and "
+            f"{LEAST_STEPS_WITH_LABELS} steps",
+        ),
+    ] = None
+    steps: Annotated[
+        int | None,
+        Hint(
+            "steps to take instead of a number of epochs; the last epoch is finished",
+            above=0,
+            automatic="by the number of epochs",
         ),
     ] = None
     batch_size: Annotated[
@@ -152,6 +162,8 @@ class TrainSettings:
         conflicts = []
         if self.supervised and not self.labels:
             conflicts.append(f"{self.objective} learns from labels: give a labels.csv.")
+        if self.epochs and self.steps:
+            conflicts.append("Give a number of epochs or of steps, not both.")
         if self.objective != "classify" and self.freeze:
             conflicts.append("Only the objective classify trains a classifier alone.")
         if self.model in ("mean", "max") and self.objective != "classify":
@@ -168,10 +180,11 @@ class TrainSettings:
 
     def resolved(self, slides: int, *, on_cpu: bool) -> "TrainSettings":
         """The same with every None decided, for a cohort of so many slides."""
-        epochs = self.epochs or (100 if self.supervised else 800)
         # Few labelled slides: smaller batches, or 100 epochs would be 100 steps.
         usual = {"classify": min(32, slides // 4), "supcon": min(256, slides // 4)}
         batch = self.batch_size or max(usual.get(self.objective, 256), 8)
+        batch = min(batch, slides)
+        epochs = self.epochs or self._epochs(max(1, slides // batch))
         views = self.views
         if self.objective == "classify":
             views = replace(views, views=1)
@@ -179,10 +192,19 @@ class TrainSettings:
             self,
             model=self.model or ("small" if on_cpu else "paper"),
             epochs=epochs,
-            batch_size=min(batch, slides),
+            steps=None,
+            batch_size=batch,
             validate_epochs=self.validate_epochs or max(1, epochs // 20),
             views=views,
         )
+
+    def _epochs(self, steps_per_epoch: int) -> int:
+        if self.steps:
+            return ceil(self.steps / steps_per_epoch)
+        usual, least = 800, LEAST_STEPS
+        if self.supervised:
+            usual, least = 100, LEAST_STEPS_WITH_LABELS
+        return max(usual, ceil(least / steps_per_epoch))
 
     def write(self, path: Path) -> None:
         plain = asdict(self)

@@ -11,7 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spt_core.devices import attention_rows, full_precision
+from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.attended import Attended, interleaved_groups, join_groups
+from spt_core.training.initial_weights import xavier
 
 # by name: keyword arguments of SlideEncoder
 PRESETS: dict[str, dict[str, int]] = {
@@ -48,7 +51,7 @@ class FourierPositions(nn.Module):
 
     def forward(self, p: Tensor) -> Tensor:  # (..., 2) -> (..., dim)
         # Grid numbers reach hundreds, where half precision has no room for a phase.
-        with torch.autocast(p.device.type, enabled=False):
+        with full_precision(p.device):
             phase = self.project(p.float())
             waves = torch.cat([phase.cos(), phase.sin()], dim=-1) * self.scale
         return self.mlp(waves)
@@ -69,7 +72,12 @@ class Attention(nn.Module):
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (b, heads, n, dim / heads)
         if mask is not None:
             mask = mask[:, None, None, :]  # nobody looks at padding
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        rows = attention_rows(q.device, b * self.heads, n)
+        parts = [
+            F.scaled_dot_product_attention(some, k, v, attn_mask=mask)
+            for some in q.split(rows, dim=2)
+        ]
+        mixed = parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
         return self.out(mixed.transpose(1, 2).reshape(b, n, dim))
 
     def first_query(
@@ -126,7 +134,7 @@ class Block(nn.Module):
         return token + self.mlp(self.norm2(token)), attended[0], attended[1]
 
 
-class SlideEncoder(nn.Module):
+class SlideEncoder(Aggregator):
     """CLS token, Fourier positions, ``depth`` layers, final LayerNorm.
 
     Parameters
@@ -155,18 +163,6 @@ class SlideEncoder(nn.Module):
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, x: Tensor, p: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Embed a padded batch.
-
-        Parameters
-        ----------
-        x : (b, n, in_dim)
-        p : (b, n, 2) grid (row, col)
-        mask : (b, n), True = real token
-
-        Returns
-        -------
-        h : (b, dim)
-        """
         tokens = self._with_cls(x, p)  # (b, 1 + n, dim)
         if mask is not None:
             mask = F.pad(mask, (1, 0), value=True)  # CLS is always real
@@ -218,12 +214,3 @@ class SlideEncoder(nn.Module):
         tokens = self.input(x) + self.positions(p)
         cls = self.cls.to(tokens.dtype).expand(len(x), 1, -1)
         return torch.cat([cls, tokens], dim=1)
-
-
-def xavier(module: nn.Module, bias: float = 0.01) -> None:
-    """Initialise the linear layers within ``module``."""
-    for layer in module.modules():
-        if isinstance(layer, nn.Linear):
-            nn.init.xavier_uniform_(layer.weight)
-            if layer.bias is not None:
-                nn.init.constant_(layer.bias, bias)

@@ -2,10 +2,12 @@
 
 Two looks at a slide: its mean token (another scanner, stain or organ moves it) and its
 embedding (an unlike arrangement moves it). For each the training slides' centre and
-spread are kept with the distances that they themselves have from it.
+spread are kept with the distances that they themselves have from it, each measured with
+its patient left out: slides of one patient are alike, and a new slide is most often of
+a new patient.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -14,6 +16,8 @@ from torch import Tensor
 
 from spt_core.learning.cohort import Cohort
 
+# What is looked at of a slide; the names of its statistics begin so.
+MEAN_TOKEN, EMBEDDING = "mean_token", "embedding"
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 1.0)
 MOST_SLIDES = 1000
 MOST_TOKENS = 256  # of each slide
@@ -36,13 +40,14 @@ def training_statistics(
         means.append(x.mean(axis=0))
         squares.append(np.square(x).mean(axis=0))
     slide_means = np.stack(means)
+    patients = cohort.patients()
     token_mean = slide_means.mean(axis=0)
     variance = np.mean(squares, axis=0) - np.square(token_mean)
     found = {
         "token_mean": token_mean,
         "token_std": np.sqrt(np.maximum(variance, 0)),
-        **_summary("mean_token", slide_means),
-        **_summary("embedding", embeddings),
+        **_summary(MEAN_TOKEN, slide_means, [patients[index] for index in chosen]),
+        **_summary(EMBEDDING, embeddings, patients),
     }
     return {
         name: torch.from_numpy(np.asarray(value, np.float32))
@@ -56,28 +61,38 @@ def distance(statistics: Mapping[str, Tensor], which: str, values: Tensor) -> Te
     Parameters
     ----------
     which
-        ``mean_token`` or ``embedding``. Compare with ``statistics[which +
+        ``MEAN_TOKEN`` or ``EMBEDDING``. Compare with ``statistics[which +
         "_quantiles"]``: the training slides' own distances at :data:`QUANTILES`, each
-        measured from a fifth of them that were left out.
+        measured from the others, with a fifth of the patients left out.
     """
     parts = ("centre", "axes", "variances", "rest")
     return _distance(values.float(), *(statistics[f"{which}_{p}"] for p in parts))
 
 
-def _summary(which: str, values: NDArray[np.floating]) -> dict[str, NDArray]:
+def _summary(
+    which: str, values: NDArray[np.floating], patients: Sequence[str]
+) -> dict[str, NDArray]:
     """A cloud of points (n, k), and how far its own points lie from it."""
     points: NDArray[np.float64] = np.asarray(values, np.float64)
     n = len(points)
-    folds = np.arange(n) % FOLDS
+    folds = _folds(patients)
     far = np.zeros(n)
     for fold in np.unique(folds):
-        # As a new slide would be seen: from a cloud that it had no part in.
+        # As a new patient's slide would be seen: from a cloud without that patient.
         others = points[folds != fold] if n > FOLDS else points[:]
         cloud = [torch.as_tensor(part) for part in _cloud(others).values()]
         out = torch.from_numpy(points[folds == fold])
         far[folds == fold] = _distance(out, *cloud).numpy()
     found = {**_cloud(points), "quantiles": np.quantile(far, QUANTILES)}
     return {f"{which}_{name}": value for name, value in found.items()}
+
+
+def _folds(patients: Sequence[str]) -> NDArray[np.int64]:
+    """For each slide the number of its fold; slides of one patient share it."""
+    number = {patient: index for index, patient in enumerate(dict.fromkeys(patients))}
+    if len(number) == 1:  # what another patient is like is not known
+        return np.arange(len(patients)) % FOLDS
+    return np.array([number[patient] % FOLDS for patient in patients], np.int64)
 
 
 def _cloud(points: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:

@@ -1,26 +1,47 @@
 """Training: from a folder of features to a model file, as a generator of events."""
 
-from dataclasses import replace
+from collections.abc import Generator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spt_core.devices import choose_device
+from spt_core.devices import choose_device, useful_threads
 from spt_core.errors import InputError
 from spt_core.events import Note
+from spt_core.learning.bags import with_whole_bags
 from spt_core.learning.cohort import Cohort, open_cohort
+from spt_core.learning.finish import as_chosen, bare_model, finished_model
+from spt_core.learning.model_file import load_model, save_model
 from spt_core.learning.settings import TrainSettings
-from spt_core.learning.trainer import (
-    DivergedError,
+from spt_core.learning.task import (
+    BY_LOSS,
+    BY_VALIDATION,
     Epoch,
-    Events,
-    Trainer,
-    TrainResult,
+    SlideTrainingTask,
 )
 from spt_core.tokens import check_labels, read_labels
+from spt_core.training.alarms import DivergedError
 from spt_core.training.processes import joined, own_device
+from spt_core.training.run import TrainingRun
 from spt_core.training.run_folder import RunFolder
 
 __all__ = ["DivergedError", "Epoch", "TrainResult", "resume", "train"]
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """Where the models are, and how good."""
+
+    run: Path
+    best: Path
+    last: Path
+    steps: int
+    best_step: int
+    chosen_by: str
+    metrics: dict[str, float | None]
+
+
+Events = Generator[Any, None, TrainResult]
 
 
 def train(
@@ -38,8 +59,7 @@ def train(
     """
     device = own_device(choose_device(settings.device))
     with joined(device) as processes:
-        yield from []  # so that even an empty run is a generator
-        run = RunFolder(Path(settings.out))
+        folder = RunFolder(Path(settings.out))
         if cohort is None:
             cohort = _open(settings)
         for remark in cohort.remarks:
@@ -51,12 +71,25 @@ def train(
                 f"A batch of {settings.batch_size} slides cannot be shared by "
                 f"{processes.world} processes. Start fewer."
             )
-        if not resume and processes.first:
-            run.begin(settings)
-        trainer = Trainer(settings, cohort, learned_from, device, processes, run)
+        if not resume:
+            settings, said = with_whole_bags(settings, learned_from)
+            if said:
+                yield Note(said)
+            if processes.first:
+                folder.begin(settings)
+        task = SlideTrainingTask(
+            settings, cohort, learned_from, device, processes, folder
+        )
+        run = TrainingRun(task, settings, folder)
         if resume:
-            trainer.restore()
-        return (yield from trainer.events())
+            run.restore()
+        yield Note(_opening(task, run))
+        yield Note(_choice(task))
+        weights = sum(weight.numel() for weight in task.encoder.parameters())
+        with useful_threads(device, weights), run.recorded():
+            yield from run.events()
+            result = yield from _finish(task, run)
+        return result
 
 
 def resume(path: str | Path, **changes: Any) -> Events:
@@ -64,6 +97,58 @@ def resume(path: str | Path, **changes: Any) -> Events:
     settings = TrainSettings.read(RunFolder(Path(path)).config)
     settings = replace(settings, out=str(path), **changes)
     return (yield from train(settings, resume=True))
+
+
+def _opening(task: SlideTrainingTask, run: TrainingRun) -> str:
+    settings = task.settings
+    weights = sum(weight.numel() for weight in run.weights)
+    return (
+        f"{settings.objective} on {len(task.cohort)} slides, model {settings.model}, "
+        f"{weights / 1e6:.2f} M weights, batches of {task.plan.batch}, {task.steps} "
+        f"steps ({settings.epochs} epochs of {task.plan.steps_per_epoch}) on "
+        f"{task.device}."
+    )
+
+
+def _choice(task: SlideTrainingTask) -> str:
+    if task.chosen_by == BY_VALIDATION:
+        slides = len(task.choice_fingerprints)
+        return f"The best model is chosen by {BY_VALIDATION} ({slides} slides)."
+    if task.chosen_by == BY_LOSS:
+        return (
+            "There is no validation split: the best model is chosen by the training "
+            "loss."
+        )
+    return (
+        "There is no validation split with labels: the model of the last epoch is kept."
+    )
+
+
+def _finish(task: SlideTrainingTask, run: TrainingRun) -> Events:
+    """Write both models with all that belongs to them."""
+    folder = run.folder
+    metrics: dict[str, float | None] = {}
+    if run.processes.first:
+        run.checkpoint()
+        finished = yield from finished_model(task, bare_model(task, run.step))
+        save_model(folder.last, finished)
+        if run.best_step not in (-1, run.steps):
+            best = load_model(folder.best, task.device)
+            finished = yield from finished_model(task, best)
+        finished = as_chosen(task, finished)
+        save_model(folder.best, finished)
+        metrics = asdict(finished.card.metrics)
+        folder.draw_curve()
+    run.processes.wait()
+    return TrainResult(
+        folder.path,
+        folder.best,
+        folder.last,
+        run.steps,
+        run.best_step if run.best_step >= 0 else run.steps,
+        task.chosen_by,
+        metrics,
+    )
 
 
 def _open(settings: TrainSettings) -> Cohort:

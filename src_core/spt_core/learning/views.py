@@ -67,7 +67,12 @@ class ViewSettings:
     ] = (0.1, 0.8)
     max_tokens: Annotated[
         float,
-        Hint("most tokens that masking keeps in a view", minimum=1, digits=0),
+        Hint(
+            "most tokens that masking keeps in a view",
+            label="Most tokens",
+            minimum=1,
+            digits=0,
+        ),
     ] = 64
 
     def __post_init__(self) -> None:
@@ -111,7 +116,7 @@ def slide_views(
 
 
 def split(n: int, rng: np.random.Generator, settings: ViewSettings) -> list[Members]:
-    """Disjoint parts of all ``n`` tokens, one a view, given to the views at random.
+    """Disjoint parts of all ``n`` tokens, one per view, given to the views at random.
 
     A slide with fewer tokens than views cannot be split: every view gets it whole.
     """

@@ -9,7 +9,8 @@ from spt_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from spt_core.patches.encode import encode_slide, encode_slides, slide_tasks
-    from spt_core.patches.encoder import EncoderCard, PatchEncoder, TorchEncoder
+    from spt_core.patches.encoder import PatchEncoder, TorchEncoder
+    from spt_core.patches.encoder_card import EncoderCard
     from spt_core.patches.registry import (
         find_card,
         known_encoders,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "EncodeSettings": "spt_core.patches.settings",
-    "EncoderCard": "spt_core.patches.encoder",
+    "EncoderCard": "spt_core.patches.encoder_card",
     "PartialTokens": "spt_core.patches.settings",
     "PatchEncoder": "spt_core.patches.encoder",
     "SlideResult": "spt_core.patches.settings",

@@ -1,8 +1,8 @@
-"""Encoding on several processes or machines, by dask.distributed.
+"""Encoding on several processes or machines, with dask.distributed.
 
-Slides are independent, so a task is a slide. The scheduler gives a lost worker's slides
-to others, which go on from what that worker had written; a slide's lock sees to it that
-it has one writer.
+Slides are independent, so each is one task. The scheduler gives a lost worker's slides
+to others, which continue from what that worker had written; a lock per slide makes sure
+that it has one writer.
 """
 
 import logging
@@ -27,14 +27,14 @@ from spt_core.patches.settings import (
     SlideTask,
 )
 
-# A slide during which so many workers died is given up.
+# A slide during which this many workers died is given up.
 _LOST_WORKERS = 3
 # A lost worker that is still alive may hold its slide's lock for a while.
 _LOCK_SECONDS = 30.0
 _REPORT_SECONDS = 1.0
 _CONNECT_SECONDS = 10.0
 
-# A worker loads an encoder once, not once a slide.
+# A worker loads an encoder once, not once per slide.
 _encoders: dict[tuple[Any, ...], TorchEncoder] = {}
 
 
@@ -47,15 +47,18 @@ def encode_on_cluster(
 ) -> Generator[Event, None, list[SlideResult]]:
     """Encode slides on ``workers`` local processes, or on a running scheduler's.
 
-    Closing the generator cancels what has not begun; slides in work stop at their
+    Closing the generator cancels what has not begun; slides in progress stop at their
     next report and keep what is done.
     """
     from distributed import Client, LocalCluster
 
-    # An encoder that cannot be loaded is said once, not once a slide.
+    # An encoder that cannot be loaded is reported once, not once per slide.
     load_encoder(settings.encoder, settings.weights)
+    local = scheduler is None
+    if local:
+        yield from _shared_gpus(settings.device, workers)
     with ExitStack() as stack:
-        if scheduler is None:
+        if local:
             import dask
 
             stack.enter_context(
@@ -80,11 +83,19 @@ def encode_on_cluster(
                     f"There is no scheduler at {scheduler} ({error}). Start one with "
                     "'dask scheduler', or use --workers N on this computer."
                 ) from error
-        return (yield from _run(stack.enter_context(client), tasks, settings))
+        client = stack.enter_context(client)
+        return (yield from _run(client, tasks, settings, own_gpus=local))
+
+
+def _shared_gpus(wanted: str, workers: int) -> Iterator[Note]:
+    used = {devices.own_gpu(wanted, worker) for worker in range(workers)}
+    if len(used) < workers and devices.choose_device(wanted).type == "cuda":
+        count = "one GPU" if len(used) == 1 else f"{len(used)} GPUs"
+        yield Note(f"{workers} workers share {count}; one worker per GPU is enough.")
 
 
 def _share_of_this_computer(settings: EncodeSettings, workers: int) -> EncodeSettings:
-    """Divide the cores, unless somebody has decided otherwise."""
+    """Divide the cores among the workers, unless the settings say otherwise."""
     cores = max(1, (os.cpu_count() or 1) // workers)
     lanes, _ = devices.usual_lanes(devices.choose_device(settings.device))
     return replace(
@@ -96,7 +107,11 @@ def _share_of_this_computer(settings: EncodeSettings, workers: int) -> EncodeSet
 
 
 def _run(
-    client: Any, tasks: Sequence[SlideTask], settings: EncodeSettings
+    client: Any,
+    tasks: Sequence[SlideTask],
+    settings: EncodeSettings,
+    *,
+    own_gpus: bool,
 ) -> Generator[Event, None, list[SlideResult]]:
     from distributed import Event as Signal
 
@@ -108,11 +123,17 @@ def _run(
     futures = {}
     for task in tasks:
         future = client.submit(
-            _encode_one, task, settings, topic, key=f"{topic}-{task.name}", pure=False
+            _encode_one,
+            task,
+            settings,
+            topic,
+            own_gpu=own_gpus,
+            key=f"{topic}-{task.name}",
+            pure=False,
         )
         futures[future] = task
         future.add_done_callback(ended.put)
-    board = _Board(len(tasks))
+    board = _Totals(len(tasks))
     results: list[SlideResult] = []
     try:
         while len(results) < len(tasks):
@@ -148,7 +169,7 @@ def _result(future: Any, task: SlideTask) -> SlideResult:
     return SlideResult(task.name, "failed", reason=reason)
 
 
-class _Board:
+class _Totals:
     """Adds up what the workers report."""
 
     def __init__(self, slides: int) -> None:
@@ -181,12 +202,17 @@ class _Board:
         yield Progress(done, total, rate or None, message)
 
 
-def _encode_one(task: SlideTask, settings: EncodeSettings, topic: str) -> SlideResult:
+def _encode_one(
+    task: SlideTask, settings: EncodeSettings, topic: str, *, own_gpu: bool
+) -> SlideResult:
     """Encode one slide in a worker, reporting to whoever listens to the topic."""
     from distributed import Event as Signal
     from distributed import get_worker
 
     worker = get_worker()
+    if own_gpu:  # a local cluster's workers are called 0, 1, 2 ...
+        device = devices.own_gpu(settings.device, int(worker.name))
+        settings = replace(settings, device=device)
     stop = Signal(topic)
     key = (settings.encoder, settings.weights)
     if key not in _encoders:

@@ -34,7 +34,7 @@ from spt_core.tokens import layout
 
 Event = Progress | Note | SlideStarted | PartialTokens | SlideResult
 
-# The rate is that of the last so many seconds.
+# The rate is measured over the last seconds, this many.
 _RATE_SECONDS = 20.0
 
 
@@ -53,7 +53,7 @@ def encode_slide(
     """Encode one slide into a feature file, showing tokens as they come.
 
     Closing the generator stops the work within one batch and keeps what is done; the
-    same call then goes on from there.
+    same call then continues from there.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def encode_slide(
     l0_from
         Begin at this level-0 (x, y) and go outwards, instead of from coarse to fine.
     order
-        In which order to encode, instead of either.
+        Order of encoding, instead of either.
     name
         What to call the slide and its feature file, where not by its own name.
     tissue, grid
@@ -123,6 +123,7 @@ def encode_slides(
     """
     settings = settings or EncodeSettings()
     device = devices.choose_device(settings.device)
+    precision = devices.inference_precision(device, settings.precision)
     if encoder is None:
         encoder = load_encoder(settings.encoder, settings.weights)
     slides = (
@@ -131,6 +132,7 @@ def encode_slides(
     pipeline = Pipeline(
         encoder,
         device,
+        precision=precision,
         batch_size=settings.batch_size,
         readers=settings.readers,
         lanes=settings.lanes,
@@ -249,7 +251,7 @@ def _outwards(
 
 
 class _Meter:
-    """How far a run is. The patches of slides not yet seen are guessed from others."""
+    """Progress of a run; the patches of slides not yet opened are estimated."""
 
     def __init__(self, slides: int) -> None:
         self.slides = slides
@@ -285,7 +287,7 @@ class _Meter:
 def slide_tasks(
     paths: Iterable[Path], out: Path, mpp_by_name: dict[str, float] | None = None
 ) -> list[SlideTask]:
-    """One task a slide; two slides of one name stop the run."""
+    """One task per slide; two slides of one name stop the run."""
     tasks: dict[str, SlideTask] = {}
     for path in paths:
         name = slide_name(path)

@@ -2,7 +2,6 @@
 
 import copy
 import hashlib
-from dataclasses import asdict, dataclass
 from typing import Protocol, Self
 
 import torch
@@ -10,43 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from spt_core.patches.encoder_card import EncoderCard
 from spt_core.patches.stain_step import StainStep
-
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
-
-
-@dataclass(frozen=True)
-class EncoderCard:
-    """What there is to know of an encoder before it is loaded.
-
-    Attributes
-    ----------
-    dim
-        Length of the vectors.
-    patch_size, mpp
-        The patch it is made for, unless the user asks for another.
-    input_size
-        Pixels a side that it must be given; None where it takes any.
-    weights
-        Where they come from: ``seed`` (none needed), ``file`` (the user's), or the
-        address by which ``spt encoders get`` fetches them.
-    gated
-        Whether whoever fetches them needs an account.
-    """
-
-    name: str
-    dim: int
-    patch_size: int
-    mpp: float
-    input_size: int | None = None
-    mean: tuple[float, float, float] = IMAGENET_MEAN
-    std: tuple[float, float, float] = IMAGENET_STD
-    weights: str = "file"
-    licence: str = "unknown"
-    citation: str = ""
-    about: str = ""
-    gated: bool = False
+from spt_core.patches.weights import counts_batches
 
 
 class PatchEncoder(Protocol):
@@ -122,10 +87,11 @@ def resized(pixels: Tensor, size: int) -> Tensor:
 
 def weights_hash(module: nn.Module, card: EncoderCard) -> str:
     """A hash of all that decides what the encoder gives for given pixels."""
-    facts = {k: asdict(card)[k] for k in ("name", "dim", "input_size", "mean", "std")}
-    digest = hashlib.sha256(repr(sorted(facts.items())).encode())
+    decides = ("dim", "input_size", "mean", "name", "std")
+    facts = [(name, getattr(card, name)) for name in decides]
+    digest = hashlib.sha256(repr(facts).encode())
     for name, tensor in sorted(module.state_dict().items()):
-        if name.endswith("num_batches_tracked"):
+        if counts_batches(name):
             continue
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())

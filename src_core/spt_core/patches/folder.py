@@ -14,7 +14,7 @@ _COLUMNS = ("slide", "status", "patches", "seconds", "reason")
 
 
 def find_slides(paths: Iterable[Path]) -> list[Path]:
-    """The slides among files and folders, in order; folders are searched whole.
+    """The slides among files and folders, in order; folders are searched recursively.
 
     A folder of one slide's DICOM files is one slide, and so is an OME-Zarr folder.
     """
@@ -33,7 +33,7 @@ def find_slides(paths: Iterable[Path]) -> list[Path]:
 
 
 def write_summary(folder: Path, results: Sequence[SlideResult]) -> Path:
-    """Write ``summary.csv``: one line a slide."""
+    """Write ``summary.csv``: one line per slide."""
     path = folder / SUMMARY
     with (
         written_whole(path) as temporary,
@@ -46,7 +46,7 @@ def write_summary(folder: Path, results: Sequence[SlideResult]) -> Path:
 
 
 def summary_table(results: Sequence[SlideResult]) -> str:
-    """The summary for a person: counts, then whatever was not simply done."""
+    """The summary for a person: counts, then one line per slide."""
     counts = {
         status: sum(r.status == status for r in results)
         for status in ("done", "skipped", "busy", "failed")

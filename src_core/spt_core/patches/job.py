@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from spt_core.errors import InputError
 from spt_core.events import Note, NoticeKind
 from spt_core.memory import give_back
-from spt_core.patches.encoder import EncoderCard
+from spt_core.patches.encoder_card import EncoderCard
 from spt_core.patches.order import coarse_to_fine
 from spt_core.patches.settings import EncodeSettings, SlideResult, SlideTask
 from spt_core.patches.stain_step import StainStep, stain_step
@@ -31,7 +31,7 @@ from spt_core.tokens.writing import PartialFeatures, SlideInUseError, difference
 
 log = logging.getLogger(__name__)
 
-# Pixels; giving memory back takes longer than finding the tissue of a small slide.
+# Pixels: below this, returning memory takes longer than finding the tissue.
 _LARGE_MASK = 2**20
 
 Order = Callable[[PatchGrid, NDArray[np.int64]], Iterator[NDArray[np.int64]]]
@@ -55,7 +55,7 @@ class NotWrittenError(InputError):
 
 @dataclass(eq=False)
 class SlideJob:
-    """A slide that is ready: what to read, in which order, and where it goes."""
+    """A slide that is ready: what to read, in which order, and where to write it."""
 
     task: SlideTask
     slide: Slide
@@ -63,14 +63,14 @@ class SlideJob:
     facts: TokenFacts
     partial: PartialFeatures
     extra: dict[str, Any]
-    size: int  # pixels a side as the encoder sees a patch
+    size: int  # side of a patch in pixels, as the encoder sees it
     blocks: Iterator[NDArray[np.int64]]
     todo: int
     notes: list[Note]
     stain: StainStep | None = None  # what makes the slide's stains the reference's
     started: float = field(default_factory=time.perf_counter)
     cancelled: bool = False
-    broken: str = ""  # what a reader met that is no matter of single patches
+    broken: str = ""  # an error that concerns more than single patches
     unreadable: int = 0
     finished: int = 0  # rows of this run that are done or could not be read
     rest: NDArray[np.int64] | None = None  # of a block larger than a batch
@@ -261,9 +261,9 @@ def _coarse_to_fine(
 def _finished(
     task: SlideTask, settings: EncodeSettings, identity: dict[str, Any]
 ) -> SlideResult | None:
-    """Whether the feature file is there.
+    """The result of an earlier run, where the feature file exists.
 
-    The slide is opened only if it was touched or another pixel size is given for it.
+    The slide is opened only if its file was touched or another pixel size is given.
     """
     if not task.out.exists():
         return None
@@ -276,7 +276,7 @@ def _finished(
             count = len(coords)
     except (OSError, KeyError) as error:
         raise InputError(
-            f"{task.out} is there but is no feature file ({error}). Remove it, or "
+            f"{task.out} exists but is not a feature file ({error}). Remove it, or "
             "encode again with --redo."
         ) from error
     have = {name: _plain(stored.get(name)) for name in identity}
@@ -311,9 +311,9 @@ def _refuse_other_mpp(
     stored: dict[str, Any],
     identity: dict[str, Any],
 ) -> None:
-    """Refuse features of another pixel size of the slide than the one given now.
+    """Refuse features that were made with another pixel size than the one given now.
 
-    Files of before do not state it: in them the size of a patch on the slide tells.
+    Older files do not state it: there, the size of a patch on the slide tells.
     """
     given = _given_mpp(task, settings)
     if given is None:

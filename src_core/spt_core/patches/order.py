@@ -1,4 +1,4 @@
-"""In which order patches are read: first all over the slide, then close together.
+"""The order in which patches are read: first spread out, then close together.
 
 Scattered single reads are slow, because every one decodes tiles that its neighbours
 need too; a raster reads fast but shows the whole slide only at its end. So one sparse
@@ -18,7 +18,7 @@ Rows = NDArray[np.int64]
 
 
 def coarse_to_fine(g_rc: NDArray[np.int64], block: int = BLOCK) -> Iterator[Rows]:
-    """Rows of ``g_rc`` (n, 2), a block at a time; every row comes once.
+    """Rows of ``g_rc`` (n, 2), one block at a time; every row comes once.
 
     The sparse pass, at most a tenth of the rows, comes as blocks of one.
     """

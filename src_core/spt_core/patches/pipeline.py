@@ -1,10 +1,10 @@
-"""From slides to vectors with the device never waiting.
+"""From slides to features without letting the device wait.
 
 Threads hand work on under one lock: a *preparer* makes slides ready, one ahead;
 *readers* fill batches of pixels in a ring of buffers; *lanes* encode full batches;
-whoever runs the pipeline takes the results, in the order in which they were read: any
-prefix is to be a fair sample, though batches overtake one another on their way. Every
-hand-over is bounded, so memory does not depend on the size of a slide.
+the caller of ``run`` takes the results in the order in which they were read, because
+any prefix must be a fair sample, though batches overtake one another on their way.
+Every queue is bounded, so memory does not depend on the size of a slide.
 """
 
 import logging
@@ -23,8 +23,9 @@ from spt_core.events import Note, NoticeKind
 from spt_core.patches.encoder import PatchEncoder
 from spt_core.patches.job import SlideJob
 from spt_core.patches.reading import read_patches
-from spt_core.patches.ring import Batch, BlockPlace, Encoded, Slot, capacity
+from spt_core.patches.ring import BlockPlace, Encoded, PatchBatch, Slot, capacity
 from spt_core.patches.settings import SlideResult
+from spt_core.tokens import writing
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ class Pipeline:
 
     Parameters
     ----------
+    precision
+        In which the encoder runs; None is float32.
     batch_size
         Patches that are encoded at once; halved where memory does not suffice.
     readers, lanes, threads
@@ -52,12 +55,14 @@ class Pipeline:
         encoder: PatchEncoder,
         device: torch.device,
         *,
+        precision: torch.dtype | None = None,
         batch_size: int | None = None,
         readers: int | None = None,
         lanes: int | None = None,
         threads: int | None = None,
     ) -> None:
         self.device = device
+        self.precision = precision
         self.encoder = encoder.to(device)
         self.batch_size = max(1, batch_size or devices.usual_batch(device))
         self.micro_batch = self.batch_size
@@ -71,8 +76,8 @@ class Pipeline:
         self._all_prepared = False
         self._job: SlideJob | None = None
         self._capacity = 1  # of a batch of that job
-        self._batch: Batch | None = None
-        self._full: deque[Batch] = deque()
+        self._batch: PatchBatch | None = None
+        self._full: deque[PatchBatch] = deque()
         self._results: deque[Any] = deque()
         self._early: dict[int, Encoded] = {}  # by number, of batches not yet due
         self._begun = 0
@@ -108,7 +113,7 @@ class Pipeline:
 
         Returns
         -------
-        What was encoded and not yet taken, and the slides that nobody has taken.
+        What was encoded but not yet taken, and the slides that were not yet taken.
         """
         with self._lock:
             self._stopped = True
@@ -135,7 +140,7 @@ class Pipeline:
                 self._lock.notify_all()
 
     def _wait(self, ready: Callable[[], Any]) -> bool:
-        """Wait, holding the lock; False when all is to stop."""
+        """Wait, holding the lock; False when the pipeline is to stop."""
         self._lock.wait_for(lambda: self._stopped or ready())
         return not self._stopped
 
@@ -199,7 +204,7 @@ class Pipeline:
             with self._lock:
                 place.batch.readable[place.index] = readable
                 place.batch.reading -= 1
-                self._hand_on(place.batch)
+                self._queue_batch(place.batch)
 
     def _next_block(self) -> BlockPlace | None:
         """Take the next block and its place in a batch; None at the end."""
@@ -220,20 +225,20 @@ class Pipeline:
                     rows is not None and self._batch.has_room(rows)
                 ):
                     self._batch.is_closed = True
-                    self._hand_on(self._batch)
+                    self._queue_batch(self._batch)
                     self._batch = None
                 if rows is None:
                     self._job = None
                     self._lock.notify_all()
                     continue
                 if self._batch is None:
-                    # Waiting here, not in the lanes: one of them is to be free for the
+                    # Waiting here, not in the lanes: one of them must be free for the
                     # batch that all others wait for.
                     if not self._wait(
                         lambda: self._free and self._begun - self._given < _MAX_RESULTS
                     ):
                         return None
-                    self._batch = Batch.begin(
+                    self._batch = PatchBatch.begin(
                         job, self._begun, self._free.pop(), self._capacity, self.device
                     )
                     self._begun += 1
@@ -250,7 +255,7 @@ class Pipeline:
             rows, job.rest = rows[: self._capacity], rows[self._capacity :]
         return rows
 
-    def _hand_on(self, batch: Batch) -> None:
+    def _queue_batch(self, batch: PatchBatch) -> None:
         if batch.is_full:
             self._full.append(batch)
             self._lock.notify_all()
@@ -263,11 +268,11 @@ class Pipeline:
             while (batch := self._next_batch()) is not None:
                 encoded = self._encode_batch(batch)
                 with self._lock:
-                    self._give(batch.number, encoded)
+                    self._deliver(batch.number, encoded)
                     self._free.append(batch.slot)
                     self._lock.notify_all()
 
-    def _give(self, number: int, encoded: Encoded) -> None:
+    def _deliver(self, number: int, encoded: Encoded) -> None:
         """Hand over what is due, in turn."""
         self._wait(lambda: len(self._results) < _MAX_RESULTS)
         self._early[number] = encoded
@@ -275,22 +280,31 @@ class Pipeline:
             self._results.append(due)
             self._given += 1
 
-    def _next_batch(self) -> Batch | None:
+    def _next_batch(self) -> PatchBatch | None:
         with self._lock:
             if not self._wait(lambda: self._full or self._is_idle()):
                 return None
             return self._full.popleft() if self._full else None
 
-    def _encode_batch(self, batch: Batch) -> Encoded:
+    def _encode_batch(self, batch: PatchBatch) -> Encoded:
         job = batch.job
         rows = np.concatenate(batch.blocks)
         readable = np.concatenate(batch.readable)
         pixels = batch.pixels[: batch.count]
         if not readable.all():
             pixels = pixels[torch.from_numpy(readable)]
+        if len(pixels) and not job.cancelled:
+            x = self._features(pixels, job)
+        else:
+            x = torch.empty(0, self.encoder.card.dim)
+            readable = readable & False
+        return Encoded(job, rows[readable], x.numpy(), rows[~readable])
+
+    def _features(self, pixels: torch.Tensor, job: SlideJob) -> torch.Tensor:
+        precision = self.precision  # another lane may change it meanwhile
 
         def attempt(size: int) -> torch.Tensor:
-            with devices.autocast(self.device):
+            with devices.cast_to(self.device, precision):
                 parts = [
                     self.encoder(
                         devices.copy_to(part, self.device), job.size, job.stain
@@ -299,14 +313,20 @@ class Pipeline:
                 ]
             return torch.cat(parts).float().cpu()
 
-        if len(pixels) and not job.cancelled:
+        x, self.micro_batch = devices.with_back_off(
+            attempt, self.micro_batch, on_smaller=self._tell_smaller
+        )
+        if precision is torch.float16 and not x.isfinite().all():
+            log.warning(
+                "The encoder %s leaves the range of float16: it runs in float32 now.",
+                self.encoder.card.name,
+            )
+            self.precision = precision = None
             x, self.micro_batch = devices.with_back_off(
                 attempt, self.micro_batch, on_smaller=self._tell_smaller
             )
-        else:
-            x = torch.empty(0, self.encoder.card.dim)
-            readable = readable & False
-        return Encoded(job, rows[readable], x.numpy(), rows[~readable])
+        job.extra[writing.PRECISION] = devices.precision_name(precision)
+        return x
 
     def _tell_smaller(self) -> None:
         with self._lock:

@@ -10,14 +10,14 @@ from spt_core.slides import Slide, UnreadableRegionError
 from spt_core.slides.grid import PatchGrid
 from spt_core.slides.source import Pixels
 
-# A block is read as one region unless more than this of it, per patch, is not wanted.
+# A block is read as one region unless it holds more unwanted area per patch than this.
 _WASTE = 2.0
 
 
 def read_patches(
     slide: Slide, grid: PatchGrid, rows: NDArray[np.int64], out: Pixels
 ) -> NDArray[np.bool_]:
-    """Read patches into ``out`` (n, h, w, 3); tell which could be read.
+    """Read patches into ``out`` (n, h, w, 3); returns which could be read.
 
     Where patches lie on whole pixels of their level they are handed on as they are,
     to be resampled on the device; elsewhere they are resampled here, from exactly the
@@ -28,7 +28,7 @@ def read_patches(
             _read_together(slide, grid, rows, out)
             return np.ones(len(rows), bool)
         except UnreadableRegionError:
-            pass  # one by one: most of them may be sound
+            pass  # one by one: most of them may be intact
     readable = np.ones(len(rows), bool)
     for i in range(len(rows)):
         try:

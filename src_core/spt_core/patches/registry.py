@@ -5,7 +5,7 @@ weights. Models of timm need no entry: any of their names will do.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,12 +14,17 @@ from torch import nn
 from spt_core import bundled
 from spt_core.errors import InputError
 from spt_core.patches import weights
-from spt_core.patches.encoder import EncoderCard, TorchEncoder
-from spt_core.patches.encoder_file import (
-    encoder_file_of,
+from spt_core.patches.encoder import TorchEncoder
+from spt_core.patches.encoder_card import (
+    FROM_FILE,
+    FROM_PACKAGE,
+    FROM_SEED,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    EncoderCard,
     read_encoder_card,
-    usable_card,
 )
+from spt_core.patches.encoder_file import encoder_file_of
 
 _TORCHVISION = "https://download.pytorch.org/models/"
 # Weights files keep these for training alone.
@@ -27,37 +32,37 @@ HEADS = ("classifier.", "fc.", "head.", "head_dist.")
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegisteredEncoder:
     """One encoder: its card, and what makes its module."""
 
     card: EncoderCard
     build: Callable[[], nn.Module]
 
 
-_entries: dict[str, Entry] = {}
+_registered: dict[str, RegisteredEncoder] = {}
 
 
 def register(card: EncoderCard, build: Callable[[], nn.Module]) -> None:
     """Add an encoder, or replace the one of that name."""
-    _entries[card.name] = Entry(card, build)
+    _registered[card.name] = RegisteredEncoder(card, build)
 
 
 def known_encoders() -> list[EncoderCard]:
     """The cards of all registered encoders, the bundled one first."""
-    return [find_card(bundled.ENCODER), *(entry.card for entry in _entries.values())]
+    return [find_card(bundled.ENCODER), *(entry.card for entry in _registered.values())]
 
 
 def find_card(name: str) -> EncoderCard:
     """The card of a registered encoder, an encoder file, or any model of timm."""
     path = bundled.encoder_path() if name == bundled.ENCODER else encoder_file_of(name)
     if path is None:
-        return _entry(name).card
-    return _stated(path)[1]
+        return _find(name).card
+    return _file_card(path)
 
 
 def build_module(architecture: str) -> nn.Module:
     """A registered architecture, or any of timm's, without its weights."""
-    return _entry(architecture).build()
+    return _find(architecture).build()
 
 
 def load_encoder(name: str, weights_file: Path | None = None) -> TorchEncoder:
@@ -76,13 +81,13 @@ def load_encoder(name: str, weights_file: Path | None = None) -> TorchEncoder:
     if name == bundled.ENCODER and weights_file is None:
         own = bundled.encoder_path()
     if own is not None and (weights_file is None or read_encoder_card(own)):
-        architecture, card = _stated(own)
-        module = build_module(architecture)
+        card = _file_card(own)
+        module = build_module(str(card.architecture))
         weights.fill(module, weights.read(own), own)
         return TorchEncoder(module, card)
-    entry = _entry(name)
+    entry = _find(name)
     card = entry.card
-    if card.weights == "seed":
+    if card.weights == FROM_SEED:
         # Deterministic, and leaves the program's own chance alone.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -91,7 +96,7 @@ def load_encoder(name: str, weights_file: Path | None = None) -> TorchEncoder:
     if not path.exists():
         how = (
             "give its weights with --encoder-weights FILE"
-            if card.weights == "file"
+            if card.weights == FROM_FILE
             else f"fetch its weights once with 'spt encoders get {name}', or give them "
             "with --encoder-weights FILE"
         )
@@ -101,25 +106,24 @@ def load_encoder(name: str, weights_file: Path | None = None) -> TorchEncoder:
     return TorchEncoder(module, card)
 
 
-def _stated(path: Path) -> tuple[str, EncoderCard]:
-    """The architecture and the card that an encoder file states."""
-    stated = read_encoder_card(path)
-    if stated is None:
+def _file_card(path: Path) -> EncoderCard:
+    """The card that an encoder file must have."""
+    card = read_encoder_card(path)
+    if card is None:
         raise InputError(
             f"{path} holds weights without a card. Say of which encoder they are: "
             f"--encoder NAME --encoder-weights {path}."
         )
-    ours = stated["name"] == bundled.ENCODER
-    card = usable_card(stated, weights="bundled" if ours else "file")
-    return str(stated["architecture"]), card
+    ours = card.name == bundled.ENCODER
+    return replace(card, weights=FROM_PACKAGE) if ours else card
 
 
-def _entry(name: str) -> Entry:
-    if name in _entries:
-        return _entries[name]
-    entry = _timm_entry(name)
+def _find(name: str) -> RegisteredEncoder:
+    if name in _registered:
+        return _registered[name]
+    entry = _find_in_timm(name)
     if entry is None:
-        names = ", ".join(sorted(_entries))
+        names = ", ".join(sorted(_registered))
         raise InputError(
             f"There is no encoder {name!r}. Known are {bundled.ENCODER}, {names}, and "
             "any model of timm by its name (such as vit_small_patch16_224); an encoder "
@@ -128,7 +132,7 @@ def _entry(name: str) -> Entry:
     return entry
 
 
-def _timm_entry(name: str) -> Entry | None:
+def _find_in_timm(name: str) -> RegisteredEncoder | None:
     import timm
 
     architecture = name.removeprefix("timm/").split(".")[0]
@@ -148,16 +152,16 @@ def _timm_entry(name: str) -> Entry | None:
     fixed = architecture.startswith(("vit", "deit", "swin", "beit", "eva")) or bool(
         cfg is not None and cfg.fixed_input_size
     )
-    return Entry(
+    return RegisteredEncoder(
         EncoderCard(
             name=name,
             dim=dim,
             patch_size=300,
             mpp=0.5,
             input_size=side if fixed else None,
-            mean=tuple(cfg.mean) if cfg is not None else (0.485, 0.456, 0.406),
-            std=tuple(cfg.std) if cfg is not None else (0.229, 0.224, 0.225),
-            weights=f"timm:{name.removeprefix('timm/')}",
+            mean=tuple(cfg.mean) if cfg is not None else IMAGENET_MEAN,
+            std=tuple(cfg.std) if cfg is not None else IMAGENET_STD,
+            weights=f"{weights.TIMM}{name.removeprefix('timm/')}",
             licence=str(getattr(cfg, "license", None) or "see its page"),
             citation="Wightman, PyTorch Image Models, 2019",
             about="a model of timm",
@@ -238,7 +242,7 @@ register(
         dim=64,
         patch_size=300,
         mpp=0.5,
-        weights="seed",
+        weights=FROM_SEED,
         licence="BSD-3-Clause",
         citation="none: a fixed random network",
         about="untrained, always the same; for trying things out",

@@ -1,4 +1,4 @@
-"""The buffers through which pixels go from the readers to the device."""
+"""The buffers that carry pixels from the readers to the device."""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ _SLOT_BYTES = 160 * 2**20
 
 @dataclass(eq=False)
 class Slot:
-    """One buffer, pinned where the device gains from it; it grows to what it held."""
+    """One buffer, pinned where the device gains from it; it grows as needed."""
 
     memory: torch.Tensor | None = None
 
@@ -45,11 +45,11 @@ class Encoded:
 
 
 @dataclass(eq=False)
-class Batch:
+class PatchBatch:
     """Patches of one slide that are encoded together."""
 
     job: SlideJob
-    number: int  # of the pipeline's batches, as they were begun
+    number: int  # counts the pipeline's batches in the order they were begun
     slot: Slot
     pixels: torch.Tensor  # (capacity, h, w, 3) uint8
     blocks: list[NDArray[np.int64]] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Batch:
     @classmethod
     def begin(
         cls, job: SlideJob, number: int, slot: Slot, size: int, device: torch.device
-    ) -> "Batch":
+    ) -> "PatchBatch":
         height, width = job.patch_shape
         return cls(job, number, slot, slot.shaped((size, height, width, 3), device))
 
@@ -86,7 +86,7 @@ class Batch:
 class BlockPlace:
     """Where one block of patches belongs in its batch."""
 
-    batch: Batch
+    batch: PatchBatch
     index: int
     rows: NDArray[np.int64]
     start: int

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from spt_core.bundled import ENCODER
 from spt_core.errors import InputError
 from spt_core.hints import Device, Hint, check
+from spt_core.precision import PRECISIONS
 from spt_core.slides.grid import MIN_TISSUE, PatchGrid
 from spt_core.slides.slide import Slide
 from spt_core.slides.stain import NO_STAIN, STAINS
@@ -105,6 +106,15 @@ class EncodeSettings:
         ),
     ] = False
     device: Device = "auto"
+    precision: Annotated[
+        str,
+        Hint(
+            "in which the encoder runs; auto is float16 on a GPU that is faster in it, "
+            "else float32",
+            choices=PRECISIONS,
+            advanced=True,
+        ),
+    ] = "auto"
     batch_size: Annotated[
         int | None,
         Hint(

@@ -1,8 +1,9 @@
-"""The change of a slide's stains, on the pixels that an encoder is about to see."""
+"""Stain normalisation of the pixels that an encoder is about to see."""
 
 import torch
 from torch import Tensor
 
+from spt_core.devices import full_precision
 from spt_core.slides import Slide
 from spt_core.slides.grid import PatchGrid
 from spt_core.slides.stain import (
@@ -16,19 +17,19 @@ from spt_core.slides.tissue import Tissue
 
 
 class StainStep:
-    """Shows pixels in the reference's stains, as ``Stains.normalised`` does.
+    """Converts pixels to the reference's stains, as ``Stains.normalised`` does.
 
     It belongs to one slide, and goes with that slide's batches to the encoder.
     """
 
     def __init__(self, stains: Stains) -> None:
-        # (red, green, blue) @ this; float32, for there are devices without more.
+        # (red, green, blue) @ this; float32, because some devices have nothing wider.
         self._matrix = torch.tensor(stains.matrix.T, dtype=torch.float32)
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """Change float32 pixels (b, 3, h, w) of 0 to 255, best kept channels last."""
+        """Convert float32 pixels (b, 3, h, w) of 0 to 255, ideally channels last."""
         # Half precision is too coarse for logarithms: a colour would drift.
-        with torch.autocast(pixels.device.type, enabled=False):
+        with full_precision(pixels.device):
             od = (pixels + 1).mul_(1 / LIGHT).log_().neg_()
             od = od.permute(0, 2, 3, 1) @ self._matrix.to(od.device)  # (b, h, w, 3)
             rgb = od.neg_().exp_().mul_(LIGHT).sub_(1).clamp_(0, 255)
@@ -38,9 +39,9 @@ class StainStep:
 def stain_step(
     stain: str, title: str, slide: Slide, tissue: Tissue, grid: PatchGrid
 ) -> tuple[StainStep | None, list[str]]:
-    """What changes a slide's stains, or a sentence that says why nothing does.
+    """What converts a slide's stains, or a message that says why nothing does.
 
-    It is not kept with unfinished work: the same slide and settings give it again.
+    It is not stored with unfinished work: the same slide and settings give it again.
     """
     if stain == NO_STAIN:
         return None, []

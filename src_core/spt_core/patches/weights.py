@@ -11,27 +11,30 @@ from platformdirs import user_cache_dir
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from spt_core.card_file import ENDING
 from spt_core.errors import InputError
 from spt_core.events import Progress
 from spt_core.files import written_whole
 
+# Before the name of a model whose weights timm fetches.
+TIMM = "timm:"
 _CHUNK = 2**20
 
 
 def encoders_folder() -> Path:
-    """Where fetched weights are kept; the environment may name another place."""
+    """Where fetched weights are kept; the environment may name another folder."""
     cache = os.environ.get("NAPARI_SPT_CACHE") or user_cache_dir("napari-spt", False)
     return Path(cache) / "encoders"
 
 
 def stored_file(name: str) -> Path:
-    return encoders_folder() / f"{name.replace('/', '_')}.safetensors"
+    return encoders_folder() / f"{name.replace('/', '_')}{ENDING}"
 
 
 def read(path: Path) -> dict[str, Tensor]:
     """Read weights; nothing in the file is executed."""
     try:
-        if path.suffix == ".safetensors":
+        if path.suffix == ENDING:
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
@@ -49,6 +52,11 @@ def read(path: Path) -> dict[str, Tensor]:
     return state
 
 
+def counts_batches(name: str) -> bool:
+    """Whether a tensor counts training's batches: files leave such tensors out."""
+    return name.endswith("num_batches_tracked")
+
+
 def fill(
     module: nn.Module,
     state: Mapping[str, Tensor],
@@ -64,11 +72,9 @@ def fill(
         if not name.removeprefix("module.").startswith(leave_out)
         or name.removeprefix("module.") in wanted
     }
-    # Counters of training; files leave them out, and nothing depends on them.
+    # Counters used in training; files leave them out, and nothing depends on them.
     missing = [
-        name
-        for name in wanted
-        if name not in given and not name.endswith("num_batches_tracked")
+        name for name in wanted if name not in given and not counts_batches(name)
     ]
     unknown = [name for name in given if name not in wanted]
     shapes = [
@@ -93,11 +99,13 @@ def fill(
 def fetch(name: str, source: str) -> Generator[Progress, None, Path]:
     """Fetch weights once, check them, and keep them as safetensors."""
     target = stored_file(name)
-    if source.startswith("timm:"):
+    if source.startswith(TIMM):
         import timm
 
         yield Progress(0, 1, message=f"fetching {name} by timm")
-        model = timm.create_model(source[5:], pretrained=True, num_classes=0)
+        model = timm.create_model(
+            source.removeprefix(TIMM), pretrained=True, num_classes=0
+        )
         state = model.state_dict()
     elif source.startswith("https://"):
         state = yield from _download(source, target)

@@ -22,14 +22,14 @@ from spt_core.sample.textures import (
     nests,
     septa,
 )
-from spt_core.sample.tissue import Tissue
+from spt_core.sample.tissue import TissueClass
 
 if TYPE_CHECKING:
     from spt_core.sample.painting import Canvas
 
 
 class _Points:
-    """Cell centres near a canvas with their own chance numbers."""
+    """Cell centres near a canvas with random numbers of their own."""
 
     def __init__(self, canvas: Canvas, cells: Packing, number: int, reach: int):
         dy, dx = cell_offset(canvas, number)
@@ -58,13 +58,13 @@ class _Points:
 def put_structures(canvas: Canvas) -> None:
     """Glands of a tumour, ducts and acini of benign lobules, vessels of stroma."""
     wanted = (
-        (Tissue.STROMA, "vessel", 260, 4096, 0.6, 71),
-        (Tissue.ADIPOSE, "vessel", 420, 4096, 0.4, 72),
-        (Tissue.SMALL_CELL, "vessel", 300, 4096, 0.4, 73),
-        (Tissue.LARGE_CELL, "vessel", 300, 4096, 0.4, 73),
-        (Tissue.BENIGN, "acinus", 66, 2048, 0.78, 74),
-        (Tissue.BENIGN, "duct", 330, 4096, 0.7, 75),
-        (Tissue.GLANDULAR, "gland", 128, 2048, 0.97, 76),
+        (TissueClass.STROMA, "vessel", 260, 4096, 0.6, 71),
+        (TissueClass.ADIPOSE, "vessel", 420, 4096, 0.4, 72),
+        (TissueClass.SMALL_CELL, "vessel", 300, 4096, 0.4, 73),
+        (TissueClass.LARGE_CELL, "vessel", 300, 4096, 0.4, 73),
+        (TissueClass.BENIGN, "acinus", 66, 2048, 0.78, 74),
+        (TissueClass.BENIGN, "duct", 330, 4096, 0.7, 75),
+        (TissueClass.GLANDULAR, "gland", 128, 2048, 0.97, 76),
     )
     target = (canvas.h, canvas.e, canvas.solid, canvas.red)
     for tissue, name, spacing, period, share, number in wanted:
@@ -103,34 +103,34 @@ def _in_lobule(canvas: Canvas, points: _Points) -> NDArray[np.bool_]:
 
 
 def put_nuclei(canvas: Canvas) -> None:
-    """Nuclei of every class present; the thin before the crowded."""
+    """Nuclei of every class present; sparse ones before crowded ones."""
     present = canvas.present
     spindle = {
-        Tissue.STROMA: canvas.layout.cellularity,
-        Tissue.BENIGN: 0.9,
-        Tissue.GLANDULAR: 1.0,
-        Tissue.LARGE_CELL: 0.9,
-        Tissue.SMALL_CELL: 0.9,
-        Tissue.LYMPHOCYTES: 0.5,
-        Tissue.BLOOD: 0.04,
-        Tissue.NECROSIS: 0.06,
+        TissueClass.STROMA: canvas.layout.cellularity,
+        TissueClass.BENIGN: 0.9,
+        TissueClass.GLANDULAR: 1.0,
+        TissueClass.LARGE_CELL: 0.9,
+        TissueClass.SMALL_CELL: 0.9,
+        TissueClass.LYMPHOCYTES: 0.5,
+        TissueClass.BLOOD: 0.04,
+        TissueClass.NECROSIS: 0.06,
     }
     if present & spindle.keys():
         _spindles(canvas, spindle)
         _inflammation(canvas)
-    if Tissue.ADIPOSE in present:
+    if TissueClass.ADIPOSE in present:
         _fat_nuclei(canvas)
-    if Tissue.NECROSIS in present:
-        _packed(canvas, Tissue.NECROSIS, "ghost", 30, 81, 0.45, None)
-        _packed(canvas, Tissue.NECROSIS, "debris", 19, 82, 0.35, None)
-    if Tissue.LYMPHOCYTES in present:
-        _packed(canvas, Tissue.LYMPHOCYTES, "lymphocyte", 14.5, 83, 0.93, None)
-    if Tissue.SMALL_CELL in present:
+    if TissueClass.NECROSIS in present:
+        _packed(canvas, TissueClass.NECROSIS, "ghost", 30, 81, 0.45, None)
+        _packed(canvas, TissueClass.NECROSIS, "debris", 19, 82, 0.35, None)
+    if TissueClass.LYMPHOCYTES in present:
+        _packed(canvas, TissueClass.LYMPHOCYTES, "lymphocyte", 14.5, 83, 0.93, None)
+    if TissueClass.SMALL_CELL in present:
         strips = septa(canvas, _whole(canvas), SMALL_NESTS)
-        _packed(canvas, Tissue.SMALL_CELL, "small_cell", 16.8, 84, 0.92, strips)
-    if Tissue.LARGE_CELL in present:
+        _packed(canvas, TissueClass.SMALL_CELL, "small_cell", 16.8, 84, 0.92, strips)
+    if TissueClass.LARGE_CELL in present:
         strips = septa(canvas, _whole(canvas), LARGE_NESTS)
-        _packed(canvas, Tissue.LARGE_CELL, "large_cell", 36, 63, 0.93, strips)
+        _packed(canvas, TissueClass.LARGE_CELL, "large_cell", 36, 63, 0.93, strips)
 
 
 def _whole(canvas: Canvas) -> tuple[slice, slice]:
@@ -142,8 +142,8 @@ def _in_nest(canvas: Canvas, points: _Points) -> NDArray[np.bool_]:
     kind = canvas.classes[points.rows, points.cols]
     inside = np.zeros(len(points), bool)
     for tissue, thin in (
-        (Tissue.SMALL_CELL, SMALL_NESTS),
-        (Tissue.LARGE_CELL, LARGE_NESTS),
+        (TissueClass.SMALL_CELL, SMALL_NESTS),
+        (TissueClass.LARGE_CELL, LARGE_NESTS),
     ):
         if tissue in canvas.present:
             strips = septa(canvas, _whole(canvas), thin)
@@ -161,7 +161,7 @@ def _stamp(
 
 def _packed(
     canvas: Canvas,
-    tissue: Tissue,
+    tissue: TissueClass,
     look: str,
     spacing: float,
     number: int,
@@ -194,9 +194,9 @@ def _fibre_angle(canvas: Canvas, rows: NDArray, cols: NDArray) -> Floats:
     return np.arctan2(gx[r, c], -gy[r, c]).astype(np.float32)
 
 
-def _spindles(canvas: Canvas, share: dict[Tissue, float]) -> None:
+def _spindles(canvas: Canvas, share: dict[TissueClass, float]) -> None:
     points = _Points(canvas, packing(31, 1024, 16, 0.25, 85), 85, 0)
-    table = np.zeros(len(Tissue), np.float32)
+    table = np.zeros(len(TissueClass), np.float32)
     for tissue, value in share.items():
         table[tissue] = value
     kind = canvas.classes[points.rows, points.cols]
@@ -218,8 +218,8 @@ def _inflammation(canvas: Canvas) -> None:
     ):
         points = _Points(canvas, packing(spacing, 1024, 16, 0.2, number), number, 0)
         kind = canvas.classes[points.rows, points.cols]
-        there = (kind != Tissue.GLASS) & (kind != Tissue.ADIPOSE)
-        there &= (kind != Tissue.BLOOD) & (kind != Tissue.NECROSIS)
+        there = (kind != TissueClass.GLASS) & (kind != TissueClass.ADIPOSE)
+        there &= (kind != TissueClass.BLOOD) & (kind != TissueClass.NECROSIS)
         there &= ~canvas.solid[points.rows, points.cols]
         there &= ~_in_nest(canvas, points)
         # Chance shared by a neighbourhood makes the drifts.
@@ -238,7 +238,7 @@ def _fat_nuclei(canvas: Canvas) -> None:
     """A few flat nuclei in the walls of fat cells."""
     cells = fat_cells()
     points = _Points(canvas, packing(26, 1024, 16, 0.0, 88), 88, 0)
-    points.keep(canvas.classes[points.rows, points.cols] == Tissue.ADIPOSE)
+    points.keep(canvas.classes[points.rows, points.cols] == TissueClass.ADIPOSE)
     if not len(points):
         return
     dy, dx = cell_offset(canvas, 61)

@@ -1,4 +1,4 @@
-"""A cohort of sample slides: who was treated where, and what was found."""
+"""A cohort of sample slides: patients, sites and tumours."""
 
 import csv
 from collections.abc import Generator
@@ -36,16 +36,16 @@ class Case:
 
 
 def check_size(size: int) -> None:
-    """Refuse sizes that hold no tissue worth showing, or no file could hold."""
+    """Refuse sizes too small to show tissue, or too large for a file."""
     if not SMALLEST <= size <= LARGEST:
         raise InputError(
-            f"A sample slide of {size:,} px a side cannot be made: choose a size "
+            f"A sample slide of {size:,} px per side cannot be made: choose a size "
             f"from {SMALLEST:,} to {LARGEST:,} px."
         )
 
 
 def make_sites(count: int, seed: int) -> list[Site]:
-    """Sites that look different: stains are dealt apart, not drawn alike by luck."""
+    """Sites that look different: stains are spread out rather than drawn at random."""
     rng = np.random.default_rng((seed, 11))
     return [
         make_site(f"site-{chr(ord('a') + k)}", (k + 0.5) / count, rng)
@@ -54,7 +54,7 @@ def make_sites(count: int, seed: int) -> list[Site]:
 
 
 def make_cases(slides: int, size: int, seed: int, sites: int = SITES) -> list[Case]:
-    """Deal patients to kinds of tumour and sites, so that neither tells the other."""
+    """Assign patients to tumours and sites, so that neither predicts the other."""
     check_size(size)
     if slides < 1:
         raise InputError("A cohort has at least one slide: choose 1 or more.")
@@ -64,7 +64,7 @@ def make_cases(slides: int, size: int, seed: int, sites: int = SITES) -> list[Ca
     places = make_sites(sites, seed)
     kinds = list(TUMOURS)
     made = dict.fromkeys(kinds, 0)
-    # Slides of each kind at each site so far: the next patient goes where few are.
+    # Slides of each kind at each site so far; the next patient goes where few are.
     crossed = np.zeros((len(kinds), sites), int)
     dealt: list[tuple[str, int, int]] = []  # kind, patient, site
     patient = 0
@@ -111,7 +111,7 @@ def make_cases(slides: int, size: int, seed: int, sites: int = SITES) -> list[Ca
 def write_case(
     folder: Path, case: Case, pool: Executor | None
 ) -> Generator[Progress, None, Path]:
-    """Write one slide; its truth first, so that a slide never lacks it."""
+    """Write one slide; its truth first, so that no slide lacks it."""
     path = folder / f"{case.slide}.tif"
     write_truth(path, case.spec, plan(case.spec))
     return (yield from write_slide(path, case.spec, pool))
@@ -130,7 +130,7 @@ def write_sample_cohort(
 
     Yields progress in megapixels and returns the slides' paths. ``labels.csv`` comes
     last, so that a folder which has one is complete. The same seed gives the same
-    bytes, whatever ``workers`` (processes; None: one a core) is.
+    bytes, whatever ``workers`` (processes; None: one per core) is.
     """
     folder = Path(folder)
     cases = make_cases(slides, size, seed, sites)

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from spt_core.sample.marks import Marks, draw_marks
 from spt_core.sample.noise import Floats, fractal
 from spt_core.sample.stain import Site
-from spt_core.sample.tissue import TUMOURS, Tissue
+from spt_core.sample.tissue import TUMOURS, TissueClass
 
-SCALE = 32  # slide pixels a side of one pixel of the plan and of the truth mask
+SCALE = 32  # slide pixels per pixel of the plan and of the truth mask
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,9 @@ def plan(spec: SlideSpec) -> Layout:
     rng = np.random.default_rng((spec.seed, 1))
     shape = (-(-spec.height // SCALE), -(-spec.width // SCALE))
     tissue = _tissue(shape, rng)
-    classes = np.where(tissue, np.uint8(Tissue.STROMA), np.uint8(Tissue.GLASS))
+    classes = np.where(
+        tissue, np.uint8(TissueClass.STROMA), np.uint8(TissueClass.GLASS)
+    )
     _fill(classes, tissue, TUMOURS[spec.kind], rng)
     marks = draw_marks(spec.width, spec.height, np.random.default_rng((spec.seed, 2)))
     return Layout(
@@ -73,7 +75,7 @@ def plan(spec: SlideSpec) -> Layout:
 
 
 def _tissue(shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.bool_]:
-    """One large piece, a few smaller ones or needle cores, a third to half of all."""
+    """One large piece, a few smaller ones or needle cores: a third to half of all."""
     height, width = shape
     side = min(shape)
     x = np.arange(width, dtype=np.float32)[None, :] / width
@@ -124,7 +126,7 @@ def _take(
 def _fill(
     classes: NDArray[np.uint8],
     tissue: NDArray[np.bool_],
-    tumour: Tissue,
+    tumour: TissueClass,
     rng: np.random.Generator,
 ) -> None:
     """Give parts of the tissue to the other classes.
@@ -141,12 +143,12 @@ def _fill(
     share = dict(
         zip(
             (
-                Tissue.STROMA,
-                Tissue.ADIPOSE,
-                Tissue.LYMPHOCYTES,
-                Tissue.BLOOD,
-                Tissue.NECROSIS,
-                Tissue.BENIGN,
+                TissueClass.STROMA,
+                TissueClass.ADIPOSE,
+                TissueClass.LYMPHOCYTES,
+                TissueClass.BLOOD,
+                TissueClass.NECROSIS,
+                TissueClass.BENIGN,
             ),
             rest.tolist(),
             strict=True,
@@ -155,16 +157,16 @@ def _fill(
     inner = _take(classes, tissue, deep, int(tumour_share * total))
     classes[inner] = tumour
     features = {
-        Tissue.ADIPOSE: (max(side / 6, 16), 0.0),
-        Tissue.BENIGN: (max(side / 9, 12), 0.0),
-        Tissue.NECROSIS: (max(side / 10, 10), 0.35),
-        Tissue.LYMPHOCYTES: (max(side / 16, 7), 0.45),
-        Tissue.BLOOD: (max(side / 18, 6), 0.0),
+        TissueClass.ADIPOSE: (max(side / 6, 16), 0.0),
+        TissueClass.BENIGN: (max(side / 9, 12), 0.0),
+        TissueClass.NECROSIS: (max(side / 10, 10), 0.35),
+        TissueClass.LYMPHOCYTES: (max(side / 16, 7), 0.45),
+        TissueClass.BLOOD: (max(side / 18, 6), 0.0),
     }
     for kind, (feature, near_tumour) in features.items():
-        free = classes == Tissue.STROMA
+        free = classes == TissueClass.STROMA
         field = fractal(shape, rng, feature, 3, 0.45)
-        # Lymphocytes and necrosis keep company with tumour, of whatever kind.
+        # Lymphocytes and necrosis lie near tumour, of whatever kind.
         field = field + near_tumour * np.minimum(deep, 1.5)
         part = _take(classes, free, field, int(share[kind] * total))
         classes[part] = kind

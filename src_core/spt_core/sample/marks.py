@@ -1,4 +1,4 @@
-"""What befalls a section: folds, tears, bubbles, pen marks, dust."""
+"""Artefacts of a section: folds, tears, bubbles, pen marks, dust."""
 
 from dataclasses import dataclass
 

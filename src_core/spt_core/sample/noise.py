@@ -1,4 +1,4 @@
-"""Chance that depends on the place alone, so that neighbouring blocks agree.
+"""Randomness that depends on the position alone, so that neighbouring blocks agree.
 
 Hashes stand in for a random generator wherever a block is painted: the same place of
 the same slide gives the same number, whichever block asks and in whatever order.
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 Floats = NDArray[np.floating]  # float32 wherever a block is painted
-# The clouds in use: few textures, each cut at many offsets: they take memory.
+# Textures in use: few, each cut at many offsets, because they take memory.
 FINE = (12, 14.0, 3.0)
 MIDDLE = (16, 120.0, 12.0)
 SLOW = (31, 140.0, 22.0)
 ROUGH = (11, 90.0, 5.0)
-PERIOD = 1024  # after so many pixels a texture repeats
+PERIOD = 1024  # a texture repeats after this many pixels
 
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _STEP = 0x9E3779B97F4A7C15
@@ -49,7 +49,7 @@ def repeated(texture: NDArray) -> NDArray:
 
 
 def window(texture: NDArray, top: int, left: int, height: int, width: int) -> NDArray:
-    """A window of a ``repeated`` texture, as if it went on for ever; a view."""
+    """A window of a ``repeated`` texture, as if it went on forever; a view."""
     period = len(texture) * 8 // 13
     top, left = top % period, left % period
     return texture[top : top + height, left : left + width]

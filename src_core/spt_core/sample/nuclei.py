@@ -54,7 +54,7 @@ class Stamps:
     shapes: int
 
     def choose(self, angle: Floats, chance: Floats) -> NDArray[np.int64]:
-        """Index of a stamp lying along ``angle`` (radians), its shape by chance."""
+        """Index of a stamp lying along ``angle`` (radians), its shape by ``chance``."""
         turn = np.rint(angle / np.pi * ORIENTATIONS).astype(np.int64) % ORIENTATIONS
         shape = np.minimum((chance * self.shapes).astype(np.int64), self.shapes - 1)
         return turn * self.shapes + shape

@@ -18,7 +18,7 @@ class Packing:
     xy: Floats
     border: Floats  # distance to the nearest border, pixels, at 1/``scale``
     centre: Floats  # distance to the own centre, pixels, at 1/``scale``
-    shade: Floats  # one standard normal number a cell, at 1/``scale``
+    shade: Floats  # one standard normal number per cell, at 1/``scale``
     scale: int
 
     def centres(
@@ -65,7 +65,7 @@ def packing(
 ) -> Packing:
     """Pack cells about ``spacing`` pixels apart; ``even`` 0 random .. 1 regular.
 
-    ``bend`` curves the borders, by so many pixels.
+    ``bend`` curves the borders, by this many pixels.
     """
     rng = np.random.default_rng(seed)
     count = max(int(1.15 * (period / spacing) ** 2), 4)

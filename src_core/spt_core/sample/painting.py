@@ -12,7 +12,7 @@ from spt_core.sample.layout import SCALE, Layout, SlideSpec, plan
 from spt_core.sample.marks import fold_density, mark_colours, tear
 from spt_core.sample.noise import ROUGH, Floats, cloud, enlarge, window
 from spt_core.sample.stain import STEPS, colour_tables
-from spt_core.sample.tissue import Tissue
+from spt_core.sample.tissue import TissueClass
 
 BLOCK = 512
 MARGIN = 32  # painted beyond the block, so that nuclei on its border are whole
@@ -35,7 +35,7 @@ class Canvas:
     e: Floats
     red: NDArray[np.bool_]
     solid: NDArray[np.bool_]
-    present: frozenset[Tissue]
+    present: frozenset[TissueClass]
     strips: dict[float, Floats] = field(default_factory=dict)  # kept by septa()
 
 
@@ -92,7 +92,7 @@ class Painter:
         n = size // SCALE + 2 * pad + 2
         plan_classes = self.layout.window(r0, c0, n, n)
         kinds = np.unique(plan_classes)
-        if kinds.tolist() == [Tissue.GLASS]:
+        if kinds.tolist() == [TissueClass.GLASS]:
             return None
         shape = (size, size)
         classes = np.full(shape, kinds[0], np.uint8)
@@ -121,7 +121,7 @@ class Painter:
             e=np.zeros(shape, np.float32),
             red=np.zeros(shape, bool),
             solid=np.zeros(shape, bool),
-            present=frozenset(Tissue(k) for k in kinds.tolist()),
+            present=frozenset(TissueClass(k) for k in kinds.tolist()),
         )
 
     def _colours(self, canvas: Canvas) -> Bytes:

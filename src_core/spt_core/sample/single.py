@@ -32,7 +32,7 @@ def write_sample_slide(
     Parameters
     ----------
     path
-        Where to; the ending is ``.tif`` (or ``.tiff``).
+        Where to write it; the ending is ``.tif`` (or ``.tiff``).
     kind
         The tumour: ``glandular``, ``small-cell`` or ``large-cell``.
     size
@@ -42,7 +42,7 @@ def write_sample_slide(
     marks
         Whether folds, bubbles, pen marks and dust may lie on the slide.
     workers
-        Processes that paint; None: one a core, 1: this process.
+        Processes that paint; None: one per core, 1: this process.
     """
     path = Path(path)
     if kind not in TUMOURS:
@@ -70,14 +70,14 @@ def sample_slide(
     cache: str | Path | None = None,
     workers: int | None = None,
 ) -> Generator[Progress, None, Path]:
-    """A sample slide in the user's cache: written the first time, then only found.
+    """A sample slide in the user's cache: written the first time, then reused.
 
-    Yields progress while it is written and nothing when it is there already; returns
-    its path. Slides are written whole or not at all, so one that is there is whole.
+    Yields progress while it is written and nothing when it exists already; returns its
+    path. Slides are written completely or not at all, so one that exists is complete.
     """
     cache = cache or os.environ.get("NAPARI_SPT_CACHE") or _cache()
     folder = Path(cache) / "samples"
-    # Another version may paint otherwise.
+    # Another version may paint differently.
     path = folder / __version__ / f"{kind}-{size}-{seed}.tif"
     if path.exists() and all(p.exists() for p in truth_paths(path)):
         return path

@@ -36,11 +36,11 @@ Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Region:
-    """What a process hands back: JPEG tiles by level, row by row, and what is left."""
+class PaintedRegion:
+    """What a process returns: JPEG tiles by level, row by row, and the remainder."""
 
     tiles: list[list[bytes]]
-    rest: Bytes  # the region once more halved, for the levels above
+    rest: Bytes  # the region halved once more, for the levels above
 
 
 def _jpeg(rgb: Bytes, quality: int) -> bytes:
@@ -61,7 +61,7 @@ def _glass_tile(spec: SlideSpec) -> bytes:
 
 
 @lru_cache(maxsize=2)
-def _glass_region(spec: SlideSpec) -> Region:
+def _glass_region(spec: SlideSpec) -> PaintedRegion:
     """A region of nothing but glass: the same wherever it lies."""
     glass = painter(spec).glass(TILE)
     tiles, n = [], REGION // TILE
@@ -69,10 +69,10 @@ def _glass_region(spec: SlideSpec) -> Region:
         data = _jpeg(glass, spec.site.quality)
         tiles.append([data] * (n >> level) ** 2)
         glass = np.tile(_halved(glass), (2, 2, 1))
-    return Region(tiles, glass[: TILE // 2, : TILE // 2])
+    return PaintedRegion(tiles, glass[: TILE // 2, : TILE // 2])
 
 
-def paint_region(spec: SlideSpec, left: int, top: int) -> Region:
+def paint_region(spec: SlideSpec, left: int, top: int) -> PaintedRegion:
     """Paint one region and encode its tiles; runs in a process of its own."""
     brush = painter(spec)
     rgb, bare = _painted(brush, left, top)
@@ -94,7 +94,7 @@ def paint_region(spec: SlideSpec, left: int, top: int) -> Region:
             ]
         )
         rgb = _halved(rgb)
-    return Region(tiles, rgb)
+    return PaintedRegion(tiles, rgb)
 
 
 def _painted(brush: Painter, left: int, top: int) -> tuple[Bytes, NDArray[np.bool_]]:
@@ -129,7 +129,7 @@ def painters(workers: int | None) -> Iterator[Executor | None]:
 
 def _regions(
     spec: SlideSpec, pool: Executor | None
-) -> Iterator[tuple[int, int, Region]]:
+) -> Iterator[tuple[int, int, PaintedRegion]]:
     """Regions (row, col, painted) in order; a few are painted ahead."""
     places = [
         (row, col)
@@ -141,7 +141,7 @@ def _regions(
             yield row, col, paint_region(spec, col * REGION, row * REGION)
         return
     ahead = 2 * ((os.cpu_count() or 1) + 1)
-    waiting: deque[tuple[int, int, Future[Region]]] = deque()
+    waiting: deque[tuple[int, int, Future[PaintedRegion]]] = deque()
     left = iter(places)
     try:
         while True:

@@ -20,7 +20,7 @@ from spt_core.sample.noise import (
     window,
 )
 from spt_core.sample.packing import Packing, packing
-from spt_core.sample.tissue import Tissue
+from spt_core.sample.tissue import TissueClass
 
 if TYPE_CHECKING:
     from spt_core.sample.painting import Canvas
@@ -51,12 +51,12 @@ def red_cells() -> Packing:
 def lay_ground(canvas: Canvas) -> None:
     """Paint the ground of every class present."""
     stroma_like = {
-        Tissue.STROMA,
-        Tissue.BENIGN,
-        Tissue.GLANDULAR,
-        Tissue.LARGE_CELL,
-        Tissue.SMALL_CELL,
-        Tissue.LYMPHOCYTES,
+        TissueClass.STROMA,
+        TissueClass.BENIGN,
+        TissueClass.GLANDULAR,
+        TissueClass.LARGE_CELL,
+        TissueClass.SMALL_CELL,
+        TissueClass.LYMPHOCYTES,
     }
     fibres = canvas.present & stroma_like
     if fibres:
@@ -67,12 +67,12 @@ def lay_ground(canvas: Canvas) -> None:
             np.copyto(canvas.h[box], h, where=mask[box])
             np.copyto(canvas.e[box], e, where=mask[box])
     makers = {
-        Tissue.ADIPOSE: _adipose,
-        Tissue.LYMPHOCYTES: _lymphocytes,
-        Tissue.NECROSIS: _necrosis,
-        Tissue.BLOOD: _blood,
-        Tissue.SMALL_CELL: _small_cell,
-        Tissue.LARGE_CELL: _large_cell,
+        TissueClass.ADIPOSE: _adipose,
+        TissueClass.LYMPHOCYTES: _lymphocytes,
+        TissueClass.NECROSIS: _necrosis,
+        TissueClass.BLOOD: _blood,
+        TissueClass.SMALL_CELL: _small_cell,
+        TissueClass.LARGE_CELL: _large_cell,
     }
     for tissue, maker in makers.items():
         if tissue not in canvas.present:

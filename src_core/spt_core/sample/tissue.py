@@ -6,7 +6,7 @@ from enum import IntEnum
 UM_PER_PIXEL = 0.5
 
 
-class Tissue(IntEnum):
+class TissueClass(IntEnum):
     """One class of the truth mask; the number is the pixel value."""
 
     GLASS = 0
@@ -23,9 +23,9 @@ class Tissue(IntEnum):
 
 # The label of a slide is the kind of its tumour.
 TUMOURS = {
-    "glandular": Tissue.GLANDULAR,
-    "small-cell": Tissue.SMALL_CELL,
-    "large-cell": Tissue.LARGE_CELL,
+    "glandular": TissueClass.GLANDULAR,
+    "small-cell": TissueClass.SMALL_CELL,
+    "large-cell": TissueClass.LARGE_CELL,
 }
 
 
@@ -39,28 +39,28 @@ class Description:
 
 
 DESCRIPTIONS = {
-    Tissue.GLASS: Description("glass", (255, 255, 255), "no tissue"),
-    Tissue.STROMA: Description(
+    TissueClass.GLASS: Description("glass", (255, 255, 255), "no tissue"),
+    TissueClass.STROMA: Description(
         "stroma", (244, 172, 183), "collagen with fibroblasts and small vessels"
     ),
-    Tissue.ADIPOSE: Description("adipose", (255, 229, 153), "fat cells"),
-    Tissue.LYMPHOCYTES: Description(
+    TissueClass.ADIPOSE: Description("adipose", (255, 229, 153), "fat cells"),
+    TissueClass.LYMPHOCYTES: Description(
         "lymphocytes", (84, 101, 168), "dense aggregates of lymphocytes"
     ),
-    Tissue.BLOOD: Description("blood", (178, 34, 34), "red cells outside vessels"),
-    Tissue.NECROSIS: Description(
+    TissueClass.BLOOD: Description("blood", (178, 34, 34), "red cells outside vessels"),
+    TissueClass.NECROSIS: Description(
         "necrosis", (150, 150, 150), "smudged tissue with ghost nuclei and debris"
     ),
-    Tissue.BENIGN: Description(
+    TissueClass.BENIGN: Description(
         "benign", (130, 190, 130), "lobules of small, regular ducts"
     ),
-    Tissue.GLANDULAR: Description(
+    TissueClass.GLANDULAR: Description(
         "glandular", (214, 96, 77), "tumour of irregular glands of columnar cells"
     ),
-    Tissue.SMALL_CELL: Description(
+    TissueClass.SMALL_CELL: Description(
         "small-cell", (128, 55, 155), "tumour of packed small, dark, moulded nuclei"
     ),
-    Tissue.LARGE_CELL: Description(
+    TissueClass.LARGE_CELL: Description(
         "large-cell", (230, 130, 20), "tumour of nests of large pleomorphic cells"
     ),
 }

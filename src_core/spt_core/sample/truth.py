@@ -8,7 +8,7 @@ from PIL import Image
 
 from spt_core.files import written_whole
 from spt_core.sample.layout import SCALE, Layout, SlideSpec
-from spt_core.sample.tissue import DESCRIPTIONS, UM_PER_PIXEL, Tissue
+from spt_core.sample.tissue import DESCRIPTIONS, UM_PER_PIXEL, TissueClass
 
 MASK_ENDING = ".truth.png"
 CLASSES_ENDING = ".truth.json"
@@ -32,7 +32,7 @@ def write_truth(slide: Path, spec: SlideSpec, layout: Layout) -> tuple[Path, Pat
     image.putpalette(palette.tobytes())
     with written_whole(mask_path) as temporary:
         image.save(temporary, format="PNG")
-    counts = np.bincount(layout.classes.ravel(), minlength=len(Tissue))
+    counts = np.bincount(layout.classes.ravel(), minlength=len(TissueClass))
     tissue_pixels = max(int(counts[1:].sum()), 1)
     facts = {
         "slide": slide.name,
@@ -46,7 +46,7 @@ def write_truth(slide: Path, spec: SlideSpec, layout: Layout) -> tuple[Path, Pat
                 "value": int(tissue),
                 "name": described.name,
                 "text": described.text,
-                "tumour": tissue >= Tissue.GLANDULAR,
+                "tumour": tissue >= TissueClass.GLANDULAR,
                 "fraction_of_tissue": (
                     round(int(counts[tissue]) / tissue_pixels, 6) if tissue else 0.0
                 ),

@@ -1,4 +1,4 @@
-"""Slides: opening, the lazy pyramid, and what may be told of a file."""
+"""Slides: opening, the lazy pyramid, and what may be said about a file."""
 
 from spt_core.slides.array_source import is_ome_zarr
 from spt_core.slides.names import SLIDE_ENDINGS, is_slide_name, slide_name

@@ -32,7 +32,7 @@ _UM = {
     "m": 1e6,
     "meter": 1e6,
 }
-# Enough for a window of brightness, little enough to read at once.
+# Enough to choose a brightness window, little enough to read at once.
 _OVERVIEW_PIXELS = 512
 
 
@@ -129,7 +129,7 @@ class ArraySource:
         return self._view.rgb(pixels)
 
     def _overview(self) -> NDArray:
-        """Give a small picture of the slide, from the middle where it is large."""
+        """A small image of the slide, from its middle where it is large."""
         level = self.levels[-1]
         (width, height), n = level.size(), _OVERVIEW_PIXELS
         x, y = max(0, width // 2 - n), max(0, height // 2 - n)
@@ -138,14 +138,14 @@ class ArraySource:
 
 
 def open_tiff(path: Path) -> ArraySource:
-    """Open by tifffile; raises tifffile.TiffFileError where it is not a TIFF."""
+    """Open with tifffile; raises tifffile.TiffFileError where it is not a TIFF."""
     tiff = tifffile.TiffFile(path)
     try:
         source = _tiff_source(path, tiff)
     except BaseException:
         tiff.close()
         raise
-    # Slides share the source and are dropped without being closed.
+    # Slides share the source and are garbage-collected without being closed.
     weakref.finalize(source, tiff.close)
     return source
 
@@ -156,7 +156,7 @@ def _tiff_source(path: Path, tiff: tifffile.TiffFile) -> ArraySource:
     tiff.filehandle.set_lock(True)
     series = tiff.series[0]
     if "Y" not in series.axes or "X" not in series.axes:
-        raise tifffile.TiffFileError(f"no picture in it (axes {series.axes})")
+        raise tifffile.TiffFileError(f"no image in it (axes {series.axes})")
     levels = [
         _Level(zarr.open(series.aszarr(level=i), mode="r"), level.axes)
         for i, level in enumerate(series.levels)
@@ -254,7 +254,7 @@ def _tiff_mpp(page: tifffile.TiffPage) -> tuple[float, float] | None:
         if not value or not value[0] or not value[1]:
             return None
         sizes.append(um * value[1] / value[0])
-    # 72 and 96 dots an inch are what programs write when they know nothing.
+    # 72 and 96 dots per inch are what programs write when they know nothing.
     if any(math.isclose(size, 25400 / dpi) for size in sizes for dpi in (1, 72, 96)):
         return None
     return sizes[0], sizes[1]

@@ -25,7 +25,7 @@ class ChannelView:
     """How channels become colours.
 
     ``direct`` pixels are already 8-bit RGB. Others are stretched from ``windows``
-    (low, high), one a channel, and added up in their ``colours``.
+    (low, high), one per channel, and added up in their ``colours``.
     """
 
     direct: bool
@@ -39,12 +39,12 @@ class ChannelView:
         *,
         colours: Sequence[tuple[int, int, int]] | None = None,
     ) -> "ChannelView":
-        """Choose from a coarse ``(y, x, c)`` picture of the whole slide."""
+        """Choose a view from a coarse ``(y, x, c)`` image of the whole slide."""
         channels = overview.shape[-1]
         if channels == 3 and overview.dtype == np.uint8:
             return cls(direct=True)
         if channels == 3 and colours is None:
-            # One window for all three keeps the colours' balance.
+            # One window for all three keeps the balance of the colours.
             colours = ((255, 0, 0), (0, 255, 0), (0, 0, 255))
             windows = [_window(overview, low=None)] * 3
         else:

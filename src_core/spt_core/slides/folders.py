@@ -12,15 +12,15 @@ _DICOM = ".dcm"
 
 
 def slides_in(folder: Path) -> Iterator[Path]:
-    """The slides of a folder, in order, searched whole.
+    """The slides of a folder and of all folders in it, in order.
 
     An OME-Zarr folder is one slide, and so is a folder that holds the DICOM files of
-    one series and no other slide. Elsewhere each series is given by its first file.
+    one series and no other slide. Elsewhere a series is represented by its first file.
     """
     if is_ome_zarr(folder):
         yield folder
         return
-    dicom = _one_a_series(dicom_files(folder))
+    dicom = _first_of_each_series(dicom_files(folder))
     if dicom and _is_one_series(dicom) and not _has_others(folder):
         yield folder
         return
@@ -36,8 +36,8 @@ def dicom_files(folder: Path) -> list[Path]:
     return [path for path in _visible(folder) if _is_dicom(path)]
 
 
-def _one_a_series(files: Iterable[Path]) -> dict[Path, str | None]:
-    """The first file of each series; what cannot be read stands for itself."""
+def _first_of_each_series(files: Iterable[Path]) -> dict[Path, str | None]:
+    """The first file of each series; a file that cannot be read represents itself."""
     found: dict[str, Path] = {}
     firsts: dict[Path, str | None] = {}
     for path in files:
@@ -48,7 +48,7 @@ def _one_a_series(files: Iterable[Path]) -> dict[Path, str | None]:
 
 
 def _is_one_series(firsts: dict[Path, str | None]) -> bool:
-    # Files that are no images, such as annotations, may lie beside a slide's.
+    # Files that are not images, such as annotations, may lie beside a slide's.
     return sum(series is not None for series in firsts.values()) <= 1
 
 

@@ -1,7 +1,7 @@
 """Which square patches of a slide are encoded, and how each is read.
 
 The lattice starts at (0, 0) of the full level-0 canvas; its step is a whole number of
-level-0 pixels, one an axis. Coordinates are prefixed: ``g_`` grid (row, col), ``l0_``
+level-0 pixels, one per axis. Coordinates are prefixed: ``g_`` grid (row, col), ``l0_``
 level-0 pixels (x, y), ``lv_`` pixels of the level that is read.
 """
 
@@ -18,18 +18,18 @@ from spt_core.slides.tissue_mask import Tissue
 # The paper's: 300 pixels of 0.5 micrometres.
 PATCH_SIZE = 300
 TARGET_MPP = 0.5
-# A patch is kept when so much of it is tissue.
+# A patch is kept when at least this share of it is tissue.
 MIN_TISSUE = 0.25
 # Pixel sizes that differ by less are the same magnification.
 MPP_TOLERANCE = 0.05
 # Beyond this a slide is too coarse to be upsampled without being asked.
 COARSEST = 1.5
-# A level may be so much coarser than wanted: 221.5 pixels serve for 224.
+# A level may be this much coarser than wanted: 221.5 pixels serve for 224.
 _NEARLY = 1.02
 
 
 class MissingPixelSizeError(InputError):
-    """A slide does not say how large its pixels are, and nobody else did."""
+    """A slide does not say how large its pixels are, and the user did not either."""
 
 
 class TooCoarseError(InputError):
@@ -55,9 +55,9 @@ class PatchGrid:
     g_rc : (n, 2) int64
         Grid cells (row, col) of the patches, sorted.
     l0_step_xy
-        Level-0 pixels from one patch to the next, which is what a patch covers.
+        Level-0 pixels from one patch to the next, which is also what a patch covers.
     patch_size, target_mpp
-        Pixels a side of a patch, and micrometres a pixel, as an encoder is to see it.
+        Side of a patch in pixels, and micrometres per pixel, as an encoder sees it.
     level
         The pyramid level to read from, one of the file's own.
     lv_scale_xy
@@ -118,7 +118,7 @@ def lay_grid(
     Raises
     ------
     MissingPixelSizeError
-        Where nobody says how large the slide's pixels are.
+        Where the size of the slide's pixels is not known.
     TooCoarseError, TooSmallError
         Where the slide is too coarse, or smaller than one patch.
     """

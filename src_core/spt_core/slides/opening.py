@@ -1,4 +1,4 @@
-"""Opening a slide, whatever it is, or saying in a sentence why it cannot be opened."""
+"""Opening a slide of any format, or telling the user why it cannot be opened."""
 
 import logging
 from pathlib import Path
@@ -14,17 +14,17 @@ from spt_core.slides.folders import dicom_files, slides_in
 from spt_core.slides.names import SLIDE_ENDINGS
 from spt_core.slides.openslide_source import OpenSlideSource
 from spt_core.slides.slide import Slide
-from spt_core.slides.source import Source
+from spt_core.slides.source import PixelSource
 
 _log = logging.getLogger(__name__)
 
-# One handle a file in a process: the slides of many dask tasks share it.
-_open_sources: "WeakValueDictionary[tuple[str, int, int], Source]" = (
+# One handle per file and process: the slides of many dask tasks share it.
+_open_sources: "WeakValueDictionary[tuple[str, int, int], PixelSource]" = (
     WeakValueDictionary()
 )
-_users: "WeakKeyDictionary[Source, WeakSet[Slide]]" = WeakKeyDictionary()
+_users: "WeakKeyDictionary[PixelSource, WeakSet[Slide]]" = WeakKeyDictionary()
 _lock = Lock()
-_NAMED = 4  # slides that a sentence names
+_NAMED = 4  # slides that a message names
 
 
 def open_slide(
@@ -45,7 +45,7 @@ def open_slide(
     Raises
     ------
     InputError
-        With a sentence that says what is wrong with the file and what to do.
+        The message says what is wrong with the file and what to do.
     """
     path = Path(path).expanduser().absolute()
     if not path.exists():
@@ -64,7 +64,7 @@ def open_slide(
     return slide
 
 
-def _release(slide: Slide, source: Source) -> None:
+def _release(slide: Slide, source: PixelSource) -> None:
     """Close a file once the last slide that reads it is closed."""
     with _lock:
         users = _users.get(source, WeakSet())
@@ -97,7 +97,7 @@ def _slide_in_folder(folder: Path, title: str) -> Path:
     )
 
 
-def _open_source(path: Path, title: str) -> Source:
+def _open_source(path: Path, title: str) -> PixelSource:
     if path.is_dir():
         try:
             return open_ome_zarr(path)

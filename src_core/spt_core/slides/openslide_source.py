@@ -59,7 +59,7 @@ class OpenSlideSource:
 
     @classmethod
     def try_open(cls, path: Path) -> Self | None:
-        """Open the file, or give None where openslide does not know the format.
+        """Open the file, or return None where openslide does not know the format.
 
         A damaged file of a known format raises openslide.OpenSlideError.
         """
@@ -107,8 +107,8 @@ class OpenSlideSource:
             return self._read_with(handle, l0_xy, level, (w, h))
         except openslide.OpenSlideError:
             self._replace(handle)
-        # After one error a handle answers nothing any more, so that this one may have
-        # failed over another thread's region: ask a handle of our own.
+        # After one error a handle answers nothing any more, so this one may have failed
+        # because of another thread's region: ask a handle of our own.
         try:
             with openslide.OpenSlide(self.path) as own:
                 return self._read_with(own, l0_xy, level, (w, h))
@@ -164,7 +164,7 @@ class OpenSlideSource:
             _log.debug("%s: no direct reading: %s", self.path, error)
             return
         self._tiff = tiff
-        # Slides share this source and are dropped without being closed.
+        # Slides share this source and are garbage-collected without being closed.
         weakref.finalize(self, tiff.close)
         try:
             # Without this the handle's lock does nothing, and threads get each other's
@@ -176,7 +176,7 @@ class OpenSlideSource:
                 if TiffTiles.suits(page)
             }
             self.notes += cut_short(tiff, pages.values())
-        # tifffile raises whatever a damaged directory leads it to; openslide stays.
+        # tifffile raises whatever a damaged directory leads it to: openslide reads.
         except Exception as error:  # noqa: BLE001
             _log.debug("%s: no direct reading: %s", self.path, error)
             return
@@ -190,7 +190,7 @@ class OpenSlideSource:
                 self._tiles[level] = tiles
 
     def _agrees(self, level: int, tiles: TiffTiles) -> bool:
-        """Whether one tile comes out as openslide reads it.
+        """Whether one tile is decoded to what openslide reads.
 
         On level 0 the tile in the middle; elsewhere the first one, which alone lies
         on a whole level-0 pixel whatever the downsample.

@@ -1,4 +1,4 @@
-"""One small picture of a whole slide, and where its pixels lie on level 0."""
+"""One small image of a whole slide, and where its pixels lie on level 0."""
 
 import math
 import os
@@ -18,7 +18,7 @@ from spt_core.slides.source import Pixels, UnreadableRegionError
 UM_A_PIXEL = 8.0
 _LARGEST_SIDE = 1600
 _SMALLEST_SIDE = 360
-# Used where nobody says how large a pixel is.
+# Used where the pixel size is not known.
 _UNKNOWN_SIDE = 1200
 _CHUNK = 1024
 # More pixels than this are not decoded for a made level: its tiles are sampled.
@@ -38,11 +38,11 @@ class Overview:
     padding : (h, w) bool
         Exact white or black in large pieces: not scanned.
     unreadable : (h, w) bool
-        What the file cannot give.
+        What cannot be decoded.
     l0_scale_xy
-        Level-0 pixels a pixel in x and y.
+        Level-0 pixels per pixel, in x and y.
     um_pixel
-        Micrometres a pixel, supposed to be 8 where the slide does not say.
+        Micrometres per pixel, assumed to be 8 where the slide does not state it.
     """
 
     rgb: Pixels
@@ -53,7 +53,7 @@ class Overview:
 
 
 def read_overview(slide: Slide) -> Overview:
-    """Read the whole slide at about 8 µm a pixel, within a second or so."""
+    """Read the whole slide at about 8 µm per pixel, within a second or so."""
     width, height = slide.dimensions
     scale = _wanted_scale(slide)
     downsamples = slide.level_downsamples
@@ -64,7 +64,7 @@ def read_overview(slide: Slide) -> Overview:
         index = slide.levels.index(base)
         rgb, unreadable, step_xy = _sample_tiles(slide, index, scale)
     else:
-        # A whole number of pixels, so that all pixels of the picture are alike.
+        # A whole number, so that all pixels of the overview cover the same area.
         factor = max(1, round(scale / downsamples[index]))
         rgb, unreadable, step_xy = _reduce(slide, index, factor)
     level = slide.levels[index]
@@ -79,7 +79,7 @@ def read_overview(slide: Slide) -> Overview:
 
 
 def _wanted_scale(slide: Slide) -> float:
-    """Level-0 pixels a pixel of the overview."""
+    """Level-0 pixels per pixel of the overview."""
     side = max(slide.dimensions)
     if slide.mpp is None:
         return max(1.0, side / _UNKNOWN_SIDE)
@@ -111,7 +111,7 @@ def _reduce(
 def _sample_tiles(
     slide: Slide, index: int, scale: float
 ) -> tuple[Pixels, NDArray[np.bool_], tuple[float, float]]:
-    """Read every k-th tile across and down, and let it stand for those around it."""
+    """Read every k-th tile across and down, and let it represent those around it."""
     level = slide.levels[index]
     tw, th = (n if 64 <= n <= _CHUNK else 512 for n in slide.tile_size(index))
     across, down = -(-level.width // tw), -(-level.height // th)
@@ -121,7 +121,7 @@ def _sample_tiles(
 
     def chunk(top: int, left: int, rows: int, cols: int) -> Pixels:
         row, col = top // parts, left // parts
-        # The last tiles are cut off at the slide's edge: the ones before stand in.
+        # The last tiles are cut off at the slide's edge: use the ones before them.
         x = min((col * k + k // 2) * tw, max(0, level.width - tw))
         y = min((row * k + k // 2) * th, max(0, level.height - th))
         pixels = slide.read(
@@ -142,7 +142,7 @@ def _fill(
     *,
     smallest: int,
 ) -> tuple[Pixels, NDArray[np.bool_]]:
-    """Put a picture together; ``chunk`` takes top, left, rows and columns of it.
+    """Assemble an image; ``chunk`` takes top, left, rows and columns of it.
 
     A chunk that cannot be read is tried again in quarters, down to ``smallest``.
     """

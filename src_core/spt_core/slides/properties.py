@@ -35,12 +35,12 @@ _TECHNICAL = re.compile(
 
 
 def technical(properties: Mapping[str, str]) -> dict[str, str]:
-    """Keep what says how the slide was scanned, and nothing of whose it is."""
+    """Keep what says how the slide was scanned, and nothing about the patient."""
     return {k: str(v) for k, v in properties.items() if _TECHNICAL.fullmatch(k)}
 
 
 def identifying(properties: Mapping[str, str]) -> dict[str, str]:
-    """Give all the rest: what may say whose the slide is."""
+    """All the rest: what may identify the patient."""
     return {k: str(v) for k, v in properties.items() if not _TECHNICAL.fullmatch(k)}
 
 
@@ -57,7 +57,7 @@ def settle_mpp(
     Returns
     -------
     mpp_xy
-        Micrometres a pixel in x and y, or None.
+        Micrometres per pixel in x and y, or None.
     notes
         Sentences for the user about what was not believed.
     """

@@ -21,9 +21,9 @@ MADE_CHUNK = 256
 _LARGEST_GAP = 4.0
 # napari reads the smallest level whole, for the thumbnail and the first view.
 _SMALLEST_SIDE = 2048
-# At most so many tiles are decoded for one chunk of a made level.
+# At most this many tiles are decoded for one chunk of a made level.
 _TILES_A_CHUNK = 256
-# Rows of the base level that are reduced at a time are at most so many pixels.
+# Pixels of the base level that are reduced at a time, at most.
 _BAND_PIXELS = 8 * 2**20
 
 ReadBase = Callable[[int, int, int, int, int], Pixels]
@@ -68,7 +68,7 @@ def chunk_size(tile: tuple[int, int], level: tuple[int, int]) -> tuple[int, int]
     """Choose (width, height) of chunks: the multiple of the tile nearest 512 x 512.
 
     Strip-like tiles (an NDPI has 3968 x 8) and tiles that are far too large say
-    nothing of where the data lie, and get 512 x 512.
+    nothing about where the data lie, and get 512 x 512.
     """
     tw, th = tile
     if (

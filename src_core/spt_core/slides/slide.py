@@ -1,4 +1,4 @@
-"""A slide: its lazy pyramid, its geometry, and what may be told of it."""
+"""A slide: its lazy pyramid, its geometry, and what may be said about it."""
 
 import hashlib
 import logging
@@ -15,11 +15,11 @@ from PIL import Image
 
 from spt_core.slides.properties import identifying, settle_mpp, technical
 from spt_core.slides.pyramid import MADE_CHUNK, chunk_size, make_chunk, plan_levels
-from spt_core.slides.source import Pixels, Source, UnreadableRegionError
+from spt_core.slides.source import Pixels, PixelSource, UnreadableRegionError
 from spt_core.slides.tile_cache import TileCache
 
 _MADE_CACHE_BYTES = 64 * 2**20
-# Level-0 pixels that a fingerprint reads: so many squares of so many pixels.
+# What a fingerprint reads: this many squares with sides of this many pixels.
 _PRINT_SQUARES, _PRINT_SIDE = 16, 128
 
 _log = logging.getLogger(__name__)
@@ -48,11 +48,11 @@ class Slide:
 
     def __init__(
         self,
-        source: Source,
+        source: PixelSource,
         *,
         mpp: float | None = None,
         title: str | None = None,
-        release: "Callable[[Slide, Source], None] | None" = None,
+        release: "Callable[[Slide, PixelSource], None] | None" = None,
     ) -> None:
         self.path = source.path
         self.title = title or source.path.name
@@ -98,7 +98,7 @@ class Slide:
 
     @property
     def level_downsamples(self) -> tuple[float, ...]:
-        """Level-0 pixels a pixel, from the true sizes: 2.0005 happens."""
+        """Level-0 pixels per pixel, from the true sizes: 2.0005 happens."""
         width, height = self.dimensions
         return tuple((width / n.width + height / n.height) / 2 for n in self.levels)
 
@@ -113,7 +113,7 @@ class Slide:
 
     @property
     def properties(self) -> dict[str, str]:
-        """What the file says of how it was scanned; nothing of whose it is."""
+        """What the file says about its scanning; nothing about the patient."""
         return technical(self._source.all_properties())
 
     @property
@@ -155,8 +155,8 @@ class Slide:
     def fingerprint(self) -> str:
         """A hash of the slide's size and of pixels from all over it.
 
-        It knows the slide again under another name or in another folder, and says
-        nothing of whose it is.
+        It recognises the slide under another name or in another folder, and says
+        nothing about the patient.
         """
         digest = hashlib.sha256(repr(self._source.level_dimensions).encode())
         width, height = self.dimensions
@@ -203,7 +203,7 @@ class Slide:
         return self._assemble(level, x, y, w, h, self._source.read)
 
     def show(self, level: int, x: int, y: int, w: int, h: int) -> Pixels:
-        """Read as ``read`` does, but hatch what cannot be decoded and tell it once."""
+        """Read as ``read`` does, but hatch and report once what cannot be decoded."""
         this = self.levels[level]
         if this.is_made:
             return self._assemble(level, x, y, w, h, self._read_or_hatch)
@@ -226,7 +226,7 @@ class Slide:
             )
             tw, th = tw // 2, th // 2
             if (w <= tw and h <= th) or not self.path.exists():
-                self._tell(error)
+                self._report(error)
                 return _hatch(x, y, w, h)
         # Quarter it by the tiles' own lattice, so that only the damage is hatched.
         out = np.empty((h, w, 3), np.uint8)
@@ -238,7 +238,7 @@ class Slide:
                 out[y0 - y : y1 - y, x0 - x : x1 - x] = part
         return out
 
-    def _tell(self, error: UnreadableRegionError) -> None:
+    def _report(self, error: UnreadableRegionError) -> None:
         with self._lock:
             self.unreadable.append(error)
             first = len(self.unreadable) == 1

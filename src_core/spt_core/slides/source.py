@@ -32,7 +32,7 @@ class UnreadableRegionError(OSError):
         )
 
 
-class Source(Protocol):
+class PixelSource(Protocol):
     """A slide file: levels of RGB pixels, read by region, from any thread.
 
     Level sizes are (width, height), largest first; the first level is level 0.
@@ -54,9 +54,9 @@ class Source(Protocol):
         """
 
     def all_properties(self) -> Mapping[str, str]:
-        """Give everything the file says, identifying or not."""
+        """Everything the file states, identifying or not."""
 
     def associated_images(self) -> Mapping[str, Image.Image]:
-        """Give label, macro and the like, each loaded when it is looked up."""
+        """Label, macro and the like, each loaded when it is looked up."""
 
     def close(self) -> None: ...

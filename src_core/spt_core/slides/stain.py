@@ -1,4 +1,4 @@
-"""A slide's two stains, and the change that makes them those of a reference.
+"""A slide's two stains, and their conversion to those of a reference.
 
 By Macenko et al., "A method for normalizing histology slides for quantitative
 analysis", ISBI 2009. In optical density, ``od = -ln((rgb + 1) / 240)``, a pixel is a
@@ -22,31 +22,33 @@ STAINS = (NO_STAIN, MACENKO)
 
 Floats = NDArray[np.float64]
 
-# The light that no stain has met, and the reference for it: columns are hematoxylin
-# and eosin, rows red, green and blue; how strong each is at its 99th percentile.
+# The intensity of unstained light, and the reference stains: columns are hematoxylin
+# and eosin, rows red, green and blue; then the 99th percentile of each one's strength.
 LIGHT = 240.0
 REFERENCE = np.array([[0.5626, 0.2159], [0.7201, 0.8012], [0.4062, 0.5581]])
 REFERENCE_STRENGTHS = np.array([1.9705, 1.0308])
 
-# The paper's: fainter pixels (mean optical density) say little of a stain, and so many
-# percent of the angles, on either side, are left to noise.
+# The paper's: fainter pixels (mean optical density) say little about a stain, and this
+# percentage of the angles, on either side, is left to noise.
 _BETA = 0.15
 _ALPHA = 1.0
-# So many places of a slide are looked at: squares of at most so many means, each of
-# some pixels, for which no more than so many pixels a side are read.
+# How many places of a slide are looked at, how many means a side each has at most, and
+# how many pixels a side are read for it at most.
 _PLACES = 96
 _SIDE = 64
 _READ_SIDE = 256
-# Pixels a side of such a mean, of those that a patch has: JPEG keeps one colour for
+# Side of the block that is averaged, in pixels of a patch: JPEG keeps one colour for
 # these, and single pixels show stains that are not there.
 _BLOCK = 2
 _FEWEST_PIXELS = 500
-# Where most tissue is so dark the slide is no picture of light that passed through.
+# Where most tissue is this dark, the slide was not scanned in transmitted light.
 _DARK_BRIGHTEST, _DARK_DARKEST = 80, 8
-# Degrees: stains nearer to each other are one, and farther from the reference others.
+# Degrees: stains nearer to each other are one stain; farther from the reference they
+# are not hematoxylin and eosin.
 _NEAREST = 10.0
 _FARTHEST = 40.0
-# Two stains span a plane: its narrow side is so many times wider than what leaves it.
+# Two stains span a plane: the spread along its narrow side is at least this many times
+# the spread out of it.
 _FLATNESS = 1.5
 
 
@@ -153,7 +155,7 @@ def estimate_stains(rgb: Pixels) -> Stains:
     Raises
     ------
     NoStainsError
-        Where they do not show two, such as in grey or fluorescent pictures.
+        Where they do not show two, such as in grey or fluorescent images.
     """
     if len(rgb) and (
         np.percentile(rgb.max(axis=1), 75) < _DARK_BRIGHTEST

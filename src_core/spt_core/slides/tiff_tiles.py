@@ -26,7 +26,7 @@ _CODECS = {
 
 
 def cut_short(tiff: tifffile.TiffFile, pages: Iterable[tifffile.TiffPage]) -> list[str]:
-    """Say, where it is so, that the file ends before its image data do."""
+    """A note for the user, where the file ends before its image data do."""
     total = lost = 0
     for page in pages:
         if page is None:
@@ -102,7 +102,7 @@ class TiffTiles:
             encoded = handle.read(size)
         if len(encoded) < size:
             raise ValueError("the file ends before the data of this region")
-        # Where a codec cannot decode, it raises an error of its own library's kind.
+        # A codec that cannot decode raises an error of its own library.
         decoded, _, _ = page.decode(encoded, index, jpegtables=page.jpegtables)
         if decoded is None:
             raise MissingTileError(index)

@@ -1,4 +1,4 @@
-"""A bounded memory of decoded tiles, shared by threads."""
+"""A bounded cache of decoded tiles, shared by threads."""
 
 from collections import OrderedDict
 from collections.abc import Hashable

@@ -1,4 +1,4 @@
-"""Where on a slide tissue lies, learned from the slide itself.
+"""Where the tissue of a slide lies, learned from the slide itself.
 
 On a bright slide the glass is what is smooth: its colour may be white, grey or pink and
 drift across the slide, but its texture is that of the scanner's noise, while tissue has
@@ -30,11 +30,11 @@ _MOST_COLOURED_GLASS = 0.35
 # Below this share of smooth pixels a slide shows no glass at all.
 _LEAST_GLASS = 0.003
 _UM_GLASS_DRIFT = 1500.0
-# Stained at least so much (optical density against the glass) where also rough ...
+# Stained at least this much (optical density against the glass) where also rough ...
 _FAINT = 0.02
-# ... and so much where smooth: mucus, colloid, cartilage; not eosin run into the glass.
+# ... and this much where smooth: mucus, colloid, cartilage; not eosin on the glass.
 _STRONG = 0.3
-# ... and at least this share of the strongest stain so many pixels around: beside a
+# ... and at least this share of the strongest stain within this many pixels: beside a
 # strong edge JPEG's ringing is stained and rough too.
 _RINGING = 0.15
 _RINGING_REACH = 6
@@ -59,14 +59,14 @@ def find_tissue(slide: Slide) -> Tissue:
 
 
 def tissue_mask(overview: Overview) -> Mask:
-    """Find the tissue in a picture of a slide, (h, w)."""
+    """Find the tissue in an overview of a slide, (h, w)."""
     rgb, um_pixel = overview.rgb, overview.um_pixel
     readable = ~overview.unreadable
     scanned = readable & ~overview.padding
     if not scanned.any():
         return scanned
     bright = brightest(rgb)
-    # Much black padding makes no dark slide: what was scanned there is not dark.
+    # Much black padding does not make a slide dark: only what was scanned counts.
     if (
         np.percentile(bright[readable], 75) < _DARK
         and np.percentile(darkest(rgb)[scanned], 75) < 1.5 * _DARK
@@ -108,7 +108,7 @@ def _on_glass(rgb: NDArray[np.uint8], scanned: Mask, um_pixel: float) -> Mask | 
     tissue = scanned & (rough > roughest)
     tissue &= stain > np.maximum(faint, _RINGING * strongest)
     tissue |= scanned & (colour > _STRONG)
-    # A large slide's planes are large: what is not needed any more goes.
+    # A large slide's planes are large: free what is not needed any more.
     del rough, stain, strongest
     if tissue.any():
         tissue &= ~_grey(darkness, colour, tissue)
@@ -167,7 +167,7 @@ def _brightest_mode(darkness: Floats) -> float:
 
 def _subtract_glass(od: Floats, glass: Mask, sigma: float) -> None:
     """Take away the glass's own colour, carried on to where there is tissue."""
-    # The drift is slow, so a coarse picture of it is enough.
+    # The drift is slow, so a coarse image of it is enough.
     step = max(1, int(sigma / 8))
     sigma = sigma / step
     known = _spread(_shrink(glass.astype(np.float32), step), sigma)
@@ -183,7 +183,7 @@ def _spread(values: Floats, sigma: float) -> Floats:
 
 
 def _shrink(values: Floats, step: int) -> Floats:
-    """Average blocks of ``step`` x ``step``, the last ones in part."""
+    """Average blocks of ``step`` x ``step``; the last ones may be smaller."""
     rows = np.arange(0, values.shape[0], step)
     cols = np.arange(0, values.shape[1], step)
     sums = np.add.reduceat(np.add.reduceat(values, rows, axis=0), cols, axis=1)
@@ -287,11 +287,11 @@ def _tidy(found: Mask, um_pixel: float) -> Mask:
     """Join what belongs together, fill small holes, drop small pieces."""
     radius = max(1, round(_UM_CLOSE / um_pixel))
     found = _grown(_grown(found, radius), -radius) | found
-    # Glass at the picture's edge goes on outside it and is no hole.
+    # Glass at the image's edge continues outside and is not a hole.
     inner = np.pad(~found, 1, constant_values=True)
     holes = _small_pieces(inner, (_UM_SMALLEST_HOLE / um_pixel) ** 2)
     found |= holes[1:-1, 1:-1]
-    # What is thinner than two radii goes; the rest keeps its edge.
+    # What is thinner than two radii is removed; the rest keeps its edge.
     core = _grown(found, -radius)
     found &= _grown(core, radius + 1)
     # A slide may itself be smaller than the smallest piece.

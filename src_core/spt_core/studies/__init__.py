@@ -1,1 +1,1 @@
-"""Judging models: evaluation and its report."""
+"""From slides with labels to tables and reports: how good models are."""

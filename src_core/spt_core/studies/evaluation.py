@@ -1,68 +1,38 @@
-"""How good a model is: kNN, linear and its own classifier, in folds by patient.
+"""How good a model is: kNN, linear and its own classifier, on slides it has not seen.
 
 Every slide goes through ``predict``, so that a table says of a model what its heatmap
-will show.
+will show. With a split in the labels, ``train`` is learned from and ``test`` is asked;
+without one, slides are asked in folds that share no patient.
 """
 
-import warnings
-from collections.abc import Generator, Iterator
+from collections import Counter
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from sklearn.metrics import f1_score, roc_auc_score
-from sklearn.model_selection import StratifiedGroupKFold
 
 from spt_core.errors import InputError
-from spt_core.events import Note, Progress
-from spt_core.insight.calibration import calibration_error, fit_temperature, softmax
-from spt_core.insight.class_map import mean_window_embedding
-from spt_core.insight.predicting import (
-    device_of,
-    fingerprint_of,
-    logits,
-    predict,
-    read_for,
+from spt_core.events import Note
+from spt_core.insight.calibration import fit_temperature
+from spt_core.learning.cohort import Cohort, open_cohort
+from spt_core.learning.model_file import SlideModel
+from spt_core.studies.embeddings import EmbeddedSlides, embed_slides, pooling_model
+from spt_core.studies.folds import Parts, given_split, patient_folds
+from spt_core.studies.methods import (
+    CALIBRATED,
+    LINEAR,
+    OWN,
+    SharesByMethod,
+    shares_by_method,
 )
-from spt_core.insight.results import pseudonym
-from spt_core.learning.cohort import (
-    Cohort,
-    CohortSlide,
-    feature_files,
-    open_cohort,
-)
-from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
-from spt_core.learning.linear_head import fit_linear_head
-from spt_core.learning.model_file import SlideModel, Stage
+from spt_core.studies.scores import DRAWS, of_patients
+from spt_core.studies.table import PATIENTS, SLIDES, EvaluationRow, table_rows
+from spt_core.studies.unseen import KnownSlides, known_slides
 from spt_core.tokens import Labels, check_labels
 
-METRICS = ("accuracy", "f1", "auc")
-EMBEDDINGS = ("whole", "windows")
-OWN = "own classifier"
-CALIBRATED = f"{OWN}, calibrated"
-
-Shares = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table.
-
-    Attributes
-    ----------
-    values
-        Of each metric its mean and standard deviation over folds and seeds.
-    calibration_error
-        Expected calibration error over all slides, mean over seeds.
-    """
-
-    method: str
-    embedding: str
-    values: dict[str, tuple[float, float]]
-    calibration_error: float
+FEW_PATIENTS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,322 +41,326 @@ class Evaluation:
 
     Attributes
     ----------
+    slides, patients
+        That were asked; None where the patients are not known.
+    learned_from
+        Slides of the split ``train``; None in folds.
+    models
+        How many models, such as of several training seeds.
+    left_out
+        Labelled slides that the models learned with their labels.
+    mixed_patients
+        Patients whose slides differ in label, which have no row of their own.
     predictions
-        For each slide its pseudonym, label, and each class's share by the own
+        For each slide what it is called, its label, and each class's share by the own
         classifier where there is one, else by the linear one.
     temperature
-        Fitted on all these slides' own scores; None without an own classifier.
+        Fitted on all asked slides' own scores; None without an own classifier.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[EvaluationRow, ...]
     classes: tuple[str, ...]
     slides: int
-    patients: int
-    folds: int
-    seeds: int
+    patients: int | None
+    folds: int | None
+    repeats: int
+    models: int
     left_out: int
+    learned_from: int | None = None
+    mixed_patients: int = 0
     predictions: list[dict[str, Any]] = field(default_factory=list)
     temperature: float | None = None
     remarks: tuple[str, ...] = ()
+    draws: int = DRAWS
+    seed: int = 0
 
-    def row(self, method: str, embedding: str = "whole") -> Row:
+    def row(
+        self, method: str, embedding: str = "whole", level: str = SLIDES
+    ) -> EvaluationRow:
         return next(
-            r for r in self.rows if (r.method, r.embedding) == (method, embedding)
+            row
+            for row in self.rows
+            if (row.method, row.embedding, row.level) == (method, embedding, level)
         )
 
     @property
     def calibration_helps(self) -> bool:
-        """Whether temperatures of the other folds lower the calibration error."""
-        if self.temperature is None:
+        """Whether temperatures of other slides lower the calibration error."""
+        if not any(row.method == CALIBRATED for row in self.rows):
             return False
         after = self.row(CALIBRATED).calibration_error
         return after < self.row(OWN).calibration_error
 
 
-@dataclass(frozen=True, eq=False)
-class _Slides:
-    """What is known of each slide: embeddings, own scores, class, patient."""
-
-    h: dict[str, NDArray[np.float32]]
-    scores: dict[str, Shares] | None
-    y: NDArray[np.int64]
-    patients: list[str]
-    names: list[str]
-
-
 def evaluate(
-    model: SlideModel,
+    model: SlideModel | str | Sequence[SlideModel],
     features: str | Path,
     labels: Labels,
     *,
     folds: int = 5,
-    seeds: int = 1,
-    key: bytes | None = None,
+    repeats: int = 1,
+    keys: Sequence[bytes | None] = (),
+    ignore_split: bool = False,
+    include_slide_names: bool = False,
 ) -> Generator[Any, None, Evaluation]:
     """Evaluate a model on the labelled slides of a folder.
 
-    Slides (and, with the run's ``key``, patients) that the model, or one that it began
-    from, was trained on with labels are left out: it has seen their answers.
+    Slides (and, with the run's key, patients) that the model, or one that it began
+    from, was trained on with labels are never asked: it has seen their answers.
+
+    Parameters
+    ----------
+    model
+        One, or several of one kind, such as of three training seeds; or ``mean`` or
+        ``max`` for pooling, which needs no training.
+    repeats
+        How often the folds are drawn.
+    keys
+        Of the models' runs, by which their patients are known.
+    ignore_split
+        Ask all slides in folds, whatever the labels say of splits.
     """
-    if folds < 2 or seeds < 1:
-        raise InputError("An evaluation needs 2 folds or more, and 1 seed or more.")
+    if folds < 2 or repeats < 1:
+        raise InputError("An evaluation needs 2 folds or more, and 1 repeat or more.")
     cohort = open_cohort(features, labels)
     names = [slide.name for slide in cohort]
     # These name slides and patients: for whoever runs this, not for the report.
     for remark in (*cohort.remarks, *check_labels(labels, names, supervised=True)):
         yield Note(remark)
-    cohort, remarks = _fair_part(model, cohort, key)
-    left_out = sum(1 for name in names if _labelled(labels, name)) - len(cohort)
-    part = Labels(
-        {slide.name: labels.by_slide[slide.name] for slide in cohort}, labels.remarks
-    )
-    check_labels(part, [slide.name for slide in cohort], supervised=True, folds=folds)
+    if isinstance(model, str):
+        model = pooling_model(model, cohort)
+    models = [model] if isinstance(model, SlideModel) else list(model)
+    splits = labels.has_splits and not ignore_split
+    cohort = cohort.subset(i for i, slide in enumerate(cohort) if slide.label)
+    known = [
+        known_slides(one, cohort, key)
+        for one, key in zip(models, _padded(keys, len(models)), strict=True)
+    ]
+    cohort, known, remarks, left_out = _fair(cohort, known, splits=splits)
+    repeated = _parts(cohort, labels, folds, repeats, splits=splits)
+    remarks += _remarks(cohort, labels, known, repeated)
     for remark in remarks:
         yield Note(remark)
-    known = yield from _look_at_all(model, cohort, features)
-    classes = cohort.classes
-    if known.scores is None and model.classes:
+    embedded = []
+    for one in models:
+        embedded.append((yield from embed_slides(one, cohort, features)))
+    if embedded[0].scores is None and models[0].classes:
         remarks.append("The labels are not the model's classes: its own are left out.")
-    pooled = _in_folds(known, len(classes), folds, seeds)
-    rows, shares = _table(known, pooled)
+    by_method: SharesByMethod = {}
+    for slides, one_known in zip(embedded, known, strict=True):
+        unlearned = np.array([i not in one_known.learned for i in range(len(cohort))])
+        runs = shares_by_method(
+            slides, repeated, classes=len(cohort.classes), unlearned=unlearned
+        )
+        for key, found_runs in runs.items():
+            by_method.setdefault(key, []).extend(found_runs)
+    found = _result(
+        cohort, labels, embedded, by_method, repeated, remarks, models, left_out
+    )
+    found = replace(
+        found,
+        folds=None if splits else folds,
+        learned_from=len(repeated[0][0][0]) if splits else None,
+        predictions=_predictions(
+            found, embedded[0], by_method, models[0], include_slide_names
+        ),
+    )
+    if found.temperature is None or found.calibration_helps:
+        return found
+    remark = _no_calibration(found)
+    yield Note(remark)
+    return replace(found, remarks=(*found.remarks, remark))
+
+
+def _padded(keys: Sequence[bytes | None], count: int) -> list[bytes | None]:
+    return [*keys, *[None] * count][:count]
+
+
+def _fair(
+    cohort: Cohort, known: list[KnownSlides], *, splits: bool
+) -> tuple[Cohort, list[KnownSlides], list[str], int]:
+    """The slides that may take part, and what is said of those that may not.
+
+    In folds every slide is asked, so none may have been learned with its label. Of a
+    split the slides of ``test`` are asked alone; those learned from may vote.
+    """
+    learned = frozenset().union(*(one.learned for one in known))
+    asked = {i for i, slide in enumerate(cohort) if not splits or slide.split == "test"}
+    out = learned & asked
+    if asked and asked <= out:
+        raise InputError(
+            "The model was trained with the labels of all these slides or their "
+            "patients: nothing is left that it has not seen. Evaluate it on others."
+        )
+    remarks = list(dict.fromkeys(text for one in known for text in one.remarks))
+    seen = (frozenset().union(*(one.seen for one in known)) - learned) & asked
+    if seen:
+        remarks.append(
+            f"The model was trained, without labels, on {len(seen)} of these slides."
+        )
+    if out:
+        remarks.append(
+            f"{len(out)} slides are left out: the model was trained with their labels."
+        )
+    kept = [i for i in range(len(cohort)) if i not in out]
+    place = {old: new for new, old in enumerate(kept)}
+
+    def moved(numbers: frozenset[int]) -> frozenset[int]:
+        return frozenset(place[i] for i in numbers if i in place)
+
+    known = [
+        replace(
+            one,
+            learned=moved(one.learned),
+            seen=moved(one.seen),
+            chose=moved(one.chose),
+        )
+        for one in known
+    ]
+    return cohort.subset(kept), known, remarks, len(out)
+
+
+def _parts(
+    cohort: Cohort, labels: Labels, folds: int, repeats: int, *, splits: bool
+) -> list[Parts]:
+    y, patients = cohort.class_numbers(), cohort.patients()
+    if splits:
+        parts = given_split([slide.split for slide in cohort])
+        learn, asked = parts[0]
+        if len(asked) == 0:
+            raise InputError(
+                "The labels have a split, and no slide of it is 'test': there is "
+                "nothing to ask. Name some, or ask all slides in folds with "
+                "--ignore-split."
+            )
+        missing = sorted(set(y[asked]) - set(y[learn]))
+        if missing:
+            names = ", ".join(cohort.classes[i] for i in missing)
+            raise InputError(
+                f"No slide of the split 'train' has the label {names}, which slides "
+                "of 'test' have: there is nothing to learn it from."
+            )
+        return [parts]
+    part = Labels({slide.name: labels.by_slide[slide.name] for slide in cohort})
+    check_labels(part, [slide.name for slide in cohort], supervised=True, folds=folds)
+    return [patient_folds(y, patients, folds, seed) for seed in range(repeats)]
+
+
+def _remarks(
+    cohort: Cohort, labels: Labels, known: list[KnownSlides], repeated: list[Parts]
+) -> list[str]:
+    """What the reader of the table must know of the slides that were asked."""
+    asked = np.unique(np.concatenate([part for _, part in repeated[0]]))
+    remarks = []
+    chose = frozenset().union(*(one.chose for one in known)) & set(asked.tolist())
+    if chose:
+        remarks.append(
+            f"The labels of {len(chose)} of the asked slides chose the model's epoch: "
+            "its scores on them are too high."
+        )
+    unknown = sum(not cohort[int(i)].patient for i in asked)
+    if unknown == len(asked):
+        remarks.append(
+            "The patients are not known: slides of one person may be both learned from "
+            "and asked, which makes scores too high and intervals too narrow. Give a "
+            "column 'patient'."
+        )
+    elif unknown:
+        remarks.append(
+            f"The patients of {unknown} slides are not known; each counts as a patient "
+            "of its own."
+        )
+    patients = cohort.patients()
+    pairs = {(cohort[int(i)].label, patients[int(i)]) for i in asked}
+    groups = "patients" if not unknown else "slides"
+    for name, count in sorted(Counter(label for label, _ in pairs).items(), key=str):
+        if count < FEW_PATIENTS:
+            remarks.append(
+                f"Class {name} has {count} {groups}: its scores rest on very few."
+            )
+    return remarks
+
+
+def _result(
+    cohort: Cohort,
+    labels: Labels,
+    embedded: list[EmbeddedSlides],
+    by_method: SharesByMethod,
+    repeated: list[Parts],
+    remarks: list[str],
+    models: list[SlideModel],
+    left_out: int,
+) -> Evaluation:
+    asked = np.unique(np.concatenate([part for _, part in repeated[0]]))
+    patients = cohort.patients()
+    is_known = all(cohort[int(i)].patient for i in asked)
+    asked_patients = {patients[int(i)] for i in asked}
+    rows = table_rows(by_method, patients, SLIDES)
+    mixed = 0
+    if is_known and len(asked_patients) < len(asked):
+        first = next(iter(by_method.values()))[0]
+        _, pure, mixed = of_patients(first, patients)
+        rows += table_rows(by_method, patients, PATIENTS) if pure else []
     temperature = None
-    if known.scores is not None:
-        temperature = fit_temperature(known.scores["whole"], known.y)
-    found = Evaluation(
-        rows=rows,
-        classes=tuple(classes),
-        slides=len(cohort),
-        patients=len(set(known.patients)),
-        folds=folds,
-        seeds=seeds,
+    slides = embedded[0]
+    if slides.scores is not None and slides.own_y is not None:
+        temperature = fit_temperature(
+            slides.scores["whole"][asked], slides.own_y[asked]
+        )
+    if mixed:
+        remarks.append(
+            f"{mixed} patients have slides of different labels: they are in the rows "
+            "of slides alone."
+        )
+    return Evaluation(
+        rows=tuple(rows),
+        classes=tuple(cohort.classes),
+        slides=len(asked),
+        patients=len(asked_patients) if is_known else None,
+        folds=None,
+        repeats=len(repeated),
+        models=len(models),
         left_out=left_out,
-        predictions=_predictions(known, classes, shares),
+        mixed_patients=mixed,
         temperature=temperature,
         remarks=tuple(remarks),
     )
-    if temperature is None or found.calibration_helps:
-        return found
-    remark = (
+
+
+def _predictions(
+    found: Evaluation,
+    slides: EmbeddedSlides,
+    by_method: SharesByMethod,
+    model: SlideModel,
+    include_slide_names: bool,
+) -> list[dict[str, Any]]:
+    """Each asked slide's shares by the best answer there is, mean over all runs."""
+    method = LINEAR
+    if found.temperature is not None:
+        method = CALIBRATED if found.calibration_helps else OWN
+    runs = by_method[method, "whole"]
+    shares = np.mean([run.shares for run in runs], axis=0)
+    columns = found.classes if method == LINEAR else model.classes
+    called = slides.names if include_slide_names else slides.pseudonyms
+    return [
+        {
+            "slide": called[i],
+            "label": found.classes[slides.y[i]],
+            **{c: round(float(s), 6) for c, s in zip(columns, shares[i], strict=True)},
+        }
+        for i in np.flatnonzero(runs[0].fold >= 0)
+    ]
+
+
+def _no_calibration(found: Evaluation) -> str:
+    if not any(row.method == CALIBRATED for row in found.rows):
+        return (
+            "No temperature could be fitted: the model learned the labels of all the "
+            "slides that it could be fitted on."
+        )
+    return (
         "Temperature scaling does not lower the calibration error "
         f"({found.row(OWN).calibration_error:.3f} without, "
         f"{found.row(CALIBRATED).calibration_error:.3f} with it), so these slides do "
         "not calibrate the model."
     )
-    yield Note(remark)
-    return replace(found, remarks=(*found.remarks, remark))
-
-
-def _labelled(labels: Labels, name: str) -> bool:
-    row = labels.by_slide.get(name)
-    return row is not None and row.label is not None
-
-
-def _fair_part(
-    model: SlideModel, cohort: Cohort, key: bytes | None
-) -> tuple[Cohort, list[str]]:
-    """The labelled slides whose answers the model has not learned, and remarks."""
-    slides = {i: slide for i, slide in enumerate(cohort) if slide.label}
-    prints = {i: slide.fingerprint() for i, slide in slides.items()}
-
-    def seen_in(stage: Stage) -> set[int]:
-        return {
-            i
-            for i, slide in slides.items()
-            if stage.has_slide(prints[i])
-            or (key and slide.patient and stage.has_patient(slide.patient, key))
-        }
-
-    stages = model.stages()
-    remarks = _unchecked(stages, list(slides.values()), key)
-    seen = set().union(*(seen_in(stage) for stage in stages))
-    told = set().union(*(seen_in(stage) for stage in stages if stage.with_labels))
-    if seen - told:
-        remarks.append(
-            f"The model was trained, without labels, on {len(seen - told)} of these "
-            "slides."
-        )
-    if told:
-        remarks.append(
-            f"{len(told)} slides are left out: the model was trained with their labels."
-        )
-    if told and len(told) == len(slides):
-        raise InputError(
-            "The model was trained with the labels of all these slides or their "
-            "patients: nothing is left that it has not seen. Evaluate it on others."
-        )
-    return cohort.subset(i for i in slides if i not in told), remarks
-
-
-def _unchecked(
-    stages: list[Stage], slides: list[CohortSlide], key: bytes | None
-) -> list[str]:
-    """What cannot be said of whether the model knows these slides."""
-    remarks = []
-    if not all(stage.known for stage in stages):
-        remarks.append(
-            "The model began from another, and does not say what that was trained on: "
-            "slides that it saw are not left out."
-        )
-    keyed = [stage for stage in stages if stage.patient_hmacs]
-    if not any(slide.patient for slide in slides) or not keyed:
-        return remarks
-    if key is None:
-        remarks.append(
-            "Whether the model was trained on these patients is not checked: the key "
-            "of its run is not beside it. Give --patients-key."
-        )
-    elif not all(stage.same_key for stage in keyed):
-        remarks.append(
-            "Whether an earlier stage of the model's training had these patients is "
-            "not checked: it kept them under another key."
-        )
-    return remarks
-
-
-def _look_at_all(
-    model: SlideModel, cohort: Cohort, features: str | Path
-) -> Generator[Progress, None, _Slides]:
-    classes = cohort.classes
-    own = bool(model.classes) and set(classes) <= set(model.classes)
-    columns = [model.classes.index(name) for name in classes] if own else []
-    paths = {path.stem: path for path in feature_files(features)}
-    h: dict[str, list] = {name: [] for name in EMBEDDINGS}
-    scores: dict[str, list] = {name: [] for name in EMBEDDINGS}
-    names = []
-    for done, slide in enumerate(cohort, start=1):
-        tokens = read_for(model, paths[slide.name])
-        prediction = predict(model, tokens, always_named=True)
-        h["whole"].append(prediction.embedding)
-        h["windows"].append(mean_window_embedding(model, tokens))
-        names.append(pseudonym(fingerprint_of(tokens)))
-        if own:
-            for name in EMBEDDINGS:
-                embedding = torch.from_numpy(h[name][-1]).to(device_of(model))
-                scores[name].append(logits(model, embedding)[columns])
-        yield Progress(done, len(cohort), message="embedding slides")
-    return _Slides(
-        {name: np.stack(found) for name, found in h.items()},
-        {name: np.stack(found) for name, found in scores.items()} if own else None,
-        cohort.class_numbers(),
-        cohort.patients(),
-        names,
-    )
-
-
-# by method and embedding, for each seed: the fold of each slide, and its shares
-Pooled = dict[tuple[str, str], list[tuple[NDArray[np.int64], Shares]]]
-
-
-def _in_folds(known: _Slides, classes: int, folds: int, seeds: int) -> Pooled:
-    """Every slide's shares by each method when it was in the fold left out."""
-    pooled: Pooled = {}
-    y = known.y
-    for seed in range(seeds):
-        fold_of = np.zeros(len(y), np.int64)
-        parts = list(_split(known, folds, seed))
-        for number, (_, asked) in enumerate(parts):
-            fold_of[asked] = number
-        for embedding in EMBEDDINGS:
-            found = _empty_shares(known, classes)
-            h = known.h[embedding]
-            for learn, asked in parts:
-                found["kNN"][asked] = knn_probabilities(
-                    h[learn], y[learn], h[asked], classes
-                )
-                head = fit_linear_head(
-                    h[learn], y[learn], [known.patients[i] for i in learn]
-                )
-                with torch.no_grad():
-                    out = head(torch.from_numpy(h[asked])).double().numpy()
-                found["linear"][asked] = softmax(out)
-                if known.scores is not None:
-                    own = known.scores[embedding]
-                    found[OWN][asked] = softmax(own[asked])
-                    # Calibrated by the other folds alone.
-                    warmth = fit_temperature(own[learn], y[learn])
-                    found[CALIBRATED][asked] = softmax(own[asked], warmth)
-            for method, shares in found.items():
-                pooled.setdefault((method, embedding), []).append((fold_of, shares))
-    return pooled
-
-
-def _empty_shares(known: _Slides, classes: int) -> dict[str, Shares]:
-    methods = ["kNN", "linear"]
-    if known.scores is not None:
-        methods += [OWN, CALIBRATED]
-    return {name: np.zeros((len(known.y), classes)) for name in methods}
-
-
-def _split(
-    known: _Slides, folds: int, seed: int
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    groups = np.unique(known.patients, return_inverse=True)[1]
-    splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
-    yield from splitter.split(known.y, known.y, groups)
-
-
-def _table(known: _Slides, pooled: Pooled) -> tuple[tuple[Row, ...], Shares]:
-    rows = []
-    best: Shares | None = None
-    errors: dict[str, float] = {}
-    for (method, embedding), runs in pooled.items():
-        each = [
-            _scores(known.y[fold_of == fold], shares[fold_of == fold])
-            for fold_of, shares in runs
-            for fold in np.unique(fold_of)
-        ]
-        values = {}
-        for metric in METRICS:
-            found = np.array([one[metric] for one in each])
-            found = found[np.isfinite(found)]
-            mean = float(found.mean()) if len(found) else float("nan")
-            spread = float(found.std(ddof=1)) if len(found) > 1 else 0.0
-            values[metric] = (mean, spread)
-        error = float(np.mean([calibration_error(s, known.y) for _, s in runs]))
-        rows.append(Row(method, embedding, values, error))
-        if embedding != "whole":
-            continue
-        errors[method] = error
-        # The own classifier before the linear one, calibrated where that helps.
-        if method in ("linear", OWN) or (method == CALIBRATED and error < errors[OWN]):
-            best = runs[0][1]
-    if best is None:
-        raise RuntimeError("no method was evaluated")
-    return tuple(rows), best
-
-
-def _scores(y: NDArray[np.int64], shares: Shares) -> dict[str, float]:
-    """Mean class accuracy, F1 and AUC of one fold; AUC is NaN with one class."""
-    classes = shares.shape[1]
-    predicted = shares.argmax(axis=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a class that a small fold lacks
-        if classes == 2:
-            f1 = f1_score(y, predicted, average="binary", zero_division=0)
-        else:
-            f1 = f1_score(
-                y, predicted, average="macro", labels=np.unique(y), zero_division=0
-            )
-    aucs = [
-        roc_auc_score(y == one, shares[:, one])
-        for one in ((1,) if classes == 2 else range(classes))
-        if 0 < np.sum(y == one) < len(y)
-    ]
-    return {
-        "accuracy": mean_class_accuracy(y, predicted),
-        "f1": float(f1),
-        "auc": float(np.mean(aucs)) if aucs else float("nan"),
-    }
-
-
-def _predictions(
-    known: _Slides, classes: list[str], shares: Shares
-) -> list[dict[str, Any]]:
-    return [
-        {
-            "slide": name,
-            "label": classes[label],
-            **{c: round(float(s), 6) for c, s in zip(classes, share, strict=True)},
-        }
-        for name, label, share in zip(known.names, known.y, shares, strict=True)
-    ]

@@ -9,33 +9,83 @@ from typing import Any
 
 from spt_core._version import __version__
 from spt_core.files import written_whole
+from spt_core.learning.model_card import Calibration
 from spt_core.notice import NOT_FOR_DIAGNOSIS
-from spt_core.studies.evaluation import CALIBRATED, METRICS, OWN, Evaluation
+from spt_core.studies.evaluation import Evaluation
+from spt_core.studies.methods import CALIBRATED, OWN
+from spt_core.studies.scores import METRICS
+from spt_core.studies.table import SLIDES, Score
 
 TITLES = {"accuracy": "mean class accuracy", "f1": "F1", "auc": "AUC"}
 
 
 def table(found: Evaluation) -> str:
     """The table as Markdown."""
-    head = ["method", "embedding", *(TITLES[m] for m in METRICS), "calibration error"]
+    head = ["method", "embedding", "of", *(TITLES[m] for m in METRICS)]
+    head += ["calibration error"]
     lines = [" | ".join(head), " | ".join("---" for _ in head)]
     for row in found.rows:
-        cells = [
-            f"{mean:.3f} ± {sd:.3f}" for mean, sd in (row.values[m] for m in METRICS)
-        ]
+        cells = [_cell(row.values[metric]) for metric in METRICS]
         error = f"{row.calibration_error:.3f}"
-        lines.append(" | ".join((row.method, row.embedding, *cells, error)))
+        lines.append(" | ".join((row.method, row.embedding, row.level, *cells, error)))
     return "\n".join(f"| {line} |" for line in lines)
 
 
+def _cell(score: Score) -> str:
+    if not isfinite(score.mean):
+        return "not defined"
+    text = f"{score.mean:.3f} ± {score.sd:.3f}"
+    if isfinite(score.low):
+        text += f" ({score.low:.3f} to {score.high:.3f})"
+    return text
+
+
 def page(found: Evaluation, model_name: str) -> str:
-    seeds = f", {found.seeds} seeds" if found.seeds > 1 else ""
     said = "".join(f"- {remark}\n" for remark in found.remarks)
     return (
-        f"# Evaluation of {model_name}\n\n{found.slides} slides of {found.patients} "
-        f"patients, classes {', '.join(found.classes)}; {found.folds} folds that "
-        f"share no patient{seeds}. Mean ± standard deviation over folds.\n\n"
-        f"{table(found)}\n\n{said}\nnapari-spt {__version__}. {NOT_FOR_DIAGNOSIS}\n"
+        f"# Evaluation of {model_name}\n\n{how(found)}\n\n{table(found)}\n\n"
+        f"{what_it_means(found)}\n\n{said}\nnapari-spt {__version__}. "
+        f"{NOT_FOR_DIAGNOSIS}\n"
+    )
+
+
+def how(found: Evaluation) -> str:
+    """Which slides were asked, and what was learned from."""
+    asked = f"{found.slides} slides"
+    if found.patients is not None:
+        asked += f" of {found.patients} patients"
+    words = [f"{asked}, classes {', '.join(found.classes)}."]
+    if found.folds is None:
+        words.append(
+            f"Learned from the {found.learned_from} slides of the split 'train', asked "
+            "of those of 'test'; 'val' took no part."
+        )
+    else:
+        share = "share no patient" if found.patients is not None else "share no slide"
+        times = f", drawn {found.repeats} times" if found.repeats > 1 else ""
+        words.append(f"{found.folds} folds that {share}{times}.")
+    if found.models > 1:
+        words.append(f"{found.models} models.")
+    return " ".join(words)
+
+
+def what_it_means(found: Evaluation) -> str:
+    over = "patients" if found.patients is not None else "slides"
+    runs = [
+        name
+        for name, count in (
+            ("folds", found.folds or 1),
+            ("drawings of the folds", found.repeats),
+            ("models", found.models),
+        )
+        if count > 1
+    ]
+    spread = f"Mean ± standard deviation over {' and '.join(runs)}" if runs else "Score"
+    return (
+        f"{spread}, and in brackets the 95 % interval from {found.draws:,} resamplings "
+        f"of the {over} within their class. The interval is of these fitted models: "
+        "how much a repeated training would vary is not in it. The AUC is measured "
+        "within each fold and averaged."
     )
 
 
@@ -46,30 +96,39 @@ def write_evaluation(folder: Path, found: Evaluation, model_name: str) -> None:
     with written_whole(folder / "evaluation.json") as temporary:
         plain: dict[str, Any] = asdict(found)
         del plain["predictions"]
-        for row in plain["rows"]:  # JSON knows no NaN
-            for name, pair in row["values"].items():
-                row["values"][name] = [v if isfinite(v) else None for v in pair]
         plain |= {"model": model_name, "version": __version__}
-        text = json.dumps(plain, indent=1, ensure_ascii=False)
+        text = json.dumps(_without_nan(plain), indent=1, ensure_ascii=False)
         temporary.write_text(text + "\n", encoding="utf-8")
+    columns = list(found.predictions[0]) if found.predictions else ["slide", "label"]
     with (
         written_whole(folder / "predictions.csv") as temporary,
         temporary.open("w", newline="", encoding="utf-8") as file,
     ):
-        writer = csv.DictWriter(file, ("slide", "label", *found.classes))
+        writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(found.predictions)
 
 
-def calibration_of(found: Evaluation) -> dict[str, Any]:
+def calibration_of(found: Evaluation) -> Calibration:
     """What a model's card holds of its calibration.
 
     No temperature where it did not help on slides that it was not fitted to.
     """
-    return {
-        "temperature": found.temperature if found.calibration_helps else None,
-        "slides": found.slides,
-        "folds": found.folds,
-        "error_before": found.row(OWN).calibration_error,
-        "error_after": found.row(CALIBRATED).calibration_error,
-    }
+    helps = found.calibration_helps
+    is_measured = any(row.method == CALIBRATED for row in found.rows)
+    return Calibration(
+        temperature=found.temperature if helps else None,
+        slides=found.slides,
+        folds=found.folds,
+        error_before=found.row(OWN, level=SLIDES).calibration_error,
+        error_after=found.row(CALIBRATED).calibration_error if is_measured else None,
+    )
+
+
+def _without_nan(value: Any) -> Any:
+    """The same with None for NaN, which JSON does not know."""
+    if isinstance(value, dict):
+        return {name: _without_nan(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(one) for one in value]
+    return None if isinstance(value, float) and not isfinite(value) else value

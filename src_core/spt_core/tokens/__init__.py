@@ -3,8 +3,9 @@
 Names are loaded when first asked for: a window knows tokens before it reads any file.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from spt_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from spt_core.tokens.feature_file import (
@@ -13,11 +14,18 @@ if TYPE_CHECKING:
         read_tokens,
         write_tokens,
     )
-    from spt_core.tokens.labels import Labels, SlideLabel, check_labels, read_labels
+    from spt_core.tokens.labels import (
+        Labels,
+        PatientSource,
+        SlideLabel,
+        check_labels,
+        read_labels,
+    )
     from spt_core.tokens.tokens import TokenFacts, Tokens
 
 _HOMES = {
     "Labels": "spt_core.tokens.labels",
+    "PatientSource": "spt_core.tokens.labels",
     "SlideLabel": "spt_core.tokens.labels",
     "TokenFacts": "spt_core.tokens.tokens",
     "TokenIndex": "spt_core.tokens.feature_file",
@@ -31,6 +39,7 @@ _HOMES = {
 
 __all__ = [
     "Labels",
+    "PatientSource",
     "SlideLabel",
     "TokenFacts",
     "TokenIndex",
@@ -42,8 +51,4 @@ __all__ = [
     "write_tokens",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'spt_core.tokens' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazy_names(__name__, _HOMES)

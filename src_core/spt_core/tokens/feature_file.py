@@ -1,4 +1,4 @@
-"""The feature file: one a slide, as TRIDENT and CLAM write it, with ours beside."""
+"""The feature file, one per slide: TRIDENT's and CLAM's format, with additions."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from spt_core.tokens.lattice import cells_of, likely_step
 from spt_core.tokens.rows import RowSource, locate_rows
 from spt_core.tokens.tokens import TokenFacts, Tokens
 
-# A microscope's "20x" is 0.5 micrometres a pixel.
+# A microscope's "20x" is 0.5 micrometres per pixel.
 UM_AT_1X = 10.0
 
 
@@ -42,12 +42,12 @@ def read_tokens(
     dtype: type | np.dtype | None = np.float32,
     title: str | None = None,
 ) -> Tokens:
-    """Read one slide's tokens from a file of ours, TRIDENT's or CLAM's.
+    """Read one slide's tokens from our own, TRIDENT's or CLAM's file.
 
     Parameters
     ----------
     encoder, mpp, patch_size
-        Taken where the file does not say.
+        Used where the file does not state them.
     dtype
         Of ``x``; None keeps what is stored.
     title
@@ -76,7 +76,7 @@ def read_index(
     patch_size: int | None = None,
     title: str | None = None,
 ) -> TokenIndex:
-    """Read everything of a feature file but its features."""
+    """Read everything in a feature file except the features."""
     path = Path(path)
     name = title or path.name
     try:
@@ -110,7 +110,7 @@ def read_index(
 
 
 def write_tokens(path: str | os.PathLike[str], tokens: Tokens) -> None:
-    """Write one slide's tokens whole, rows sorted by (row, col).
+    """Write one slide's tokens at once, rows sorted by (row, col).
 
     The precision of ``tokens.x`` (float32 or float16) is what is stored.
     """
@@ -148,7 +148,7 @@ def coords_attributes(facts: TokenFacts) -> dict[str, Any]:
 
 
 def file_attributes(facts: TokenFacts) -> dict[str, Any]:
-    """The attributes of the file, ours."""
+    """The attributes of the file itself, which are our additions."""
     known = {
         layout.SPT_VERSION: __version__,
         layout.ENCODER: facts.encoder,

@@ -1,36 +1,62 @@
-"""labels.csv: which slide is of which class and patient, checked whole."""
+"""labels.csv: the class, patient and site of each slide, checked as a whole.
+
+The file has one row per slide (``slide,label``), or one per patient
+(``patient,label``) beside a table that says whose each slide is (``slide,patient``).
+"""
 
 import csv
 import os
+import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 
 from spt_core.errors import InputError
 from spt_core.slides.names import slide_name
 from spt_core.tokens import layout
 
-COLUMNS = ("slide", "label", "patient", "split", "mpp")
+COLUMNS = ("slide", "label", "patient", "site", "split", "mpp")
 SPLITS = ("train", "val", "test")
 SPLIT_WORDS = {"training": "train", "valid": "val", "validation": "val", "tune": "val"}
 SHOWN = 10
 
 
+# A patient in the barcodes of The Cancer Genome Atlas: project, site, participant.
+_TCGA = re.compile(r"(TCGA-[A-Z0-9]{2}-[A-Z0-9]{4})(?![A-Z0-9])", re.IGNORECASE)
+
+
+class PatientSource(StrEnum):
+    """Where patients may be read from, where no column names them."""
+
+    TCGA = "tcga"
+
+
 @dataclass(frozen=True)
 class SlideLabel:
-    """One row. An empty label is an unlabelled slide."""
+    """One slide's row. An empty label is an unlabelled slide.
+
+    Attributes
+    ----------
+    split
+        None where the file has no splits at all; a blank one is ``train``.
+    other
+        Every column that means nothing here, kept for maps and reports.
+    """
 
     slide: str
     label: str | None = None
     patient: str | None = None
+    site: str | None = None
     split: str | None = None
     mpp: float | None = None
+    other: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Labels:
-    """All rows by slide name, and the remarks that stop nothing."""
+    """All rows by slide name, and remarks that do not stop a run."""
 
     by_slide: dict[str, SlideLabel]
     remarks: tuple[str, ...] = ()
@@ -40,21 +66,79 @@ class Labels:
         """The class names in alphabetical order."""
         return sorted({row.label for row in self.by_slide.values() if row.label})
 
+    @property
+    def has_splits(self) -> bool:
+        return any(row.split for row in self.by_slide.values())
+
+    @property
+    def names_patients(self) -> bool:
+        """Whether the patient of every labelled slide is known."""
+        labelled = [row for row in self.by_slide.values() if row.label]
+        return bool(labelled) and all(row.patient for row in labelled)
+
     def patient_of(self, slide: str) -> str:
         """The patient, or the slide itself where none is given."""
         row = self.by_slide.get(slide)
         return f"patient:{row.patient}" if row and row.patient else f"slide:{slide}"
 
 
-def read_labels(path: str | os.PathLike[str]) -> Labels:
-    """Read and check a labels file by itself; everything wrong is said at once."""
+def read_labels(
+    path: str | os.PathLike[str],
+    *,
+    slides: str | os.PathLike[str] | None = None,
+    patients_from: PatientSource | str | None = None,
+) -> Labels:
+    """Read and check a labels file by itself; everything wrong is said at once.
+
+    Parameters
+    ----------
+    slides
+        The table ``slide,patient`` (and optionally ``site,split,mpp``) that joins a
+        labels file of patients to slides.
+    patients_from
+        Take the patient from the slide's name where no column gives one.
+    """
     path = Path(path)
     header, reader = read_table(path, "labels file", "slide,label")
-    missing = [name for name in ("slide", "label") if name not in header]
+    if "slide" in header and slides is None:
+        rows, wrong = _slide_rows(path, header, reader, needed=("slide", "label"))
+    else:
+        rows, wrong = _patient_rows(path, header, reader, slides)
+    if any(row.split for row in rows):
+        rows = [replace(row, split=row.split or "train") for row in rows]
+    remarks: list[str] = []
+    if patients_from is not None:
+        rows, remark = _patients_from_names(rows, PatientSource(patients_from))
+        remarks.append(remark)
+    for name, count in Counter(row.slide for row in rows).items():
+        if count > 1:
+            wrong.append(f"{name} is listed {count} times")
+    wrong += patients_in_two_splits((row.patient, row.split) for row in rows)
+    if wrong:
+        raise InputError(_all_at_once(path.name, wrong))
+    remarks += _two_label_patients(rows)
+    return Labels({row.slide: row for row in rows}, tuple(remarks))
+
+
+def tcga_patient(slide: str) -> str | None:
+    """The patient in a TCGA slide's name, such as ``TCGA-A1-A0SB``."""
+    found = _TCGA.match(slide)
+    return found.group(1).upper() if found else None
+
+
+def _slide_rows(
+    path: Path,
+    header: list[str],
+    reader: Iterable[dict[str, str]],
+    *,
+    needed: tuple[str, ...],
+) -> tuple[list[SlideLabel], list[str]]:
+    missing = [name for name in needed if name not in header]
     if missing:
         raise InputError(
             f"{path.name} has no column {' and no column '.join(missing)}. Its first "
-            "line must name the columns: slide,label and optionally patient,split,mpp."
+            f"line must name the columns: {','.join(needed)} and optionally "
+            "patient,site,split,mpp."
         )
     wrong: list[str] = []
     rows = [
@@ -62,19 +146,102 @@ def read_labels(path: str | os.PathLike[str]) -> Labels:
         for line, values in enumerate(reader, start=2)
         if (row := _row(values, line, wrong)) is not None
     ]
-    for name, count in Counter(row.slide for row in rows).items():
-        if count > 1:
-            wrong.append(f"{name} is listed {count} times")
-    wrong += _patients_in_two_splits(rows)
-    if wrong:
-        raise InputError(_all_at_once(path.name, wrong))
-    return Labels({row.slide: row for row in rows}, _two_label_patients(rows))
+    return rows, wrong
+
+
+def _patient_rows(
+    path: Path,
+    header: list[str],
+    reader: Iterable[dict[str, str]],
+    slides: str | os.PathLike[str] | None,
+) -> tuple[list[SlideLabel], list[str]]:
+    """The rows of a table of slides, with the labels of their patients."""
+    missing = [name for name in ("patient", "label") if name not in header]
+    if missing:
+        needed = "slide" if "slide" not in header else missing[0]
+        raise InputError(
+            f"{path.name} has no column {needed}. Its first line must name the "
+            "columns: slide,label (one row per slide) or patient,label (one row per "
+            "patient, with a table slide,patient beside it)."
+        )
+    if slides is None:
+        raise InputError(
+            f"{path.name} names patients and no slides. Say whose each slide is: give "
+            "a table with the columns slide,patient as --slide-table."
+        )
+    table = Path(slides)
+    slide_header, slide_reader = read_table(table, "slide table", "slide,patient")
+    rows, wrong = _slide_rows(
+        table, slide_header, slide_reader, needed=("slide", "patient")
+    )
+    by_patient: dict[str, SlideLabel] = {}
+    for line, values in enumerate(reader, start=2):
+        cells = _cells(values)
+        patient = cells.get("patient")
+        if not any(cells.values()):
+            continue
+        if not patient:
+            wrong.append(f"line {line} names no patient")
+            continue
+        # Named as a slide for the time of reading: the checks of a row are the same.
+        row = _row({**values, "slide": patient}, line, wrong)
+        known = by_patient.get(patient)
+        if known is not None and row is not None and known.label != row.label:
+            wrong.append(
+                f"patient {patient} has the labels {known.label!r} and {row.label!r}"
+            )
+        elif row is not None:
+            by_patient[patient] = row
+    without = sorted(set(by_patient) - {row.patient or "" for row in rows})
+    if without:
+        wrong.append(
+            f"{len(without)} patients have no slide in {table.name}: {_some(without)}"
+        )
+    return [_joined(row, by_patient.get(row.patient or "")) for row in rows], wrong
+
+
+def _joined(row: SlideLabel, patient: SlideLabel | None) -> SlideLabel:
+    """A slide with what is known of its patient; its own cells come first."""
+    if patient is None:
+        return row
+    return replace(
+        row,
+        label=row.label or patient.label,
+        site=row.site or patient.site,
+        split=row.split or patient.split,
+        mpp=row.mpp or patient.mpp,
+        other={**patient.other, **row.other},
+    )
+
+
+def _patients_from_names(
+    rows: list[SlideLabel], source: PatientSource
+) -> tuple[list[SlideLabel], str]:
+    """Patients where none are given, and a remark that shows them."""
+    found = [row if row.patient else _named(row) for row in rows]
+    new = [row for row, before in zip(found, rows, strict=True) if row is not before]
+    if not new:
+        return rows, f"No patient was taken from the slides' names ({source})."
+    counts = Counter(row.patient for row in new)
+    shown = ", ".join(f"{name} ({n})" for name, n in sorted(counts.items())[:SHOWN])
+    more = " ..." if len(counts) > SHOWN else ""
+    left = sum(1 for row in found if not row.patient)
+    rest = f" {left} slides have no such name." if left else ""
+    return found, (
+        f"Patients taken from the slides' names ({source}): {len(new)} slides of "
+        f"{len(counts)} patients, with their numbers of slides: {shown}{more}.{rest}"
+    )
+
+
+def _named(row: SlideLabel) -> SlideLabel:
+    patient = tcga_patient(row.slide)
+    return row if patient is None else replace(row, patient=patient)
 
 
 def read_table(
     path: Path, what: str, columns: str
 ) -> tuple[list[str], Iterable[dict[str, str]]]:
-    """The columns of a CSV file, in small letters, and its rows."""
+    """The columns of a CSV file, in lower case, and its rows."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -100,11 +267,11 @@ def check_labels(
     supervised: bool = False,
     folds: int = 0,
 ) -> tuple[str, ...]:
-    """Check labels against the slides at hand before a run; say all at once.
+    """Check labels against the slides before a run; all errors at once.
 
     Returns
     -------
-    Remarks that stop nothing.
+    Remarks that do not stop the run.
     """
     wrong: list[str] = []
     known = set(slides)
@@ -125,9 +292,11 @@ def check_labels(
             patients[row.label].add(labels.patient_of(row.slide))
         for name, of_class in sorted(patients.items(), key=str):
             if len(of_class) < folds:
+                groups = "patients" if labels.names_patients else "slides"
+                why = " (folds never share a patient)" * labels.names_patients
                 wrong.append(
-                    f"class {name!r} has {len(of_class)} patients, fewer than the "
-                    f"{folds} folds (folds never share a patient)"
+                    f"class {name!r} has {len(of_class)} {groups}, fewer than the "
+                    f"{folds} folds{why}"
                 )
     if wrong:
         raise InputError(_all_at_once("The labels do not fit", wrong))
@@ -138,11 +307,20 @@ def check_labels(
     return tuple(remarks)
 
 
-def _row(values: dict[str, str], line: int, wrong: list[str]) -> SlideLabel | None:
-    cells = {
-        name: (values.get(name) or "").strip() for name in COLUMNS if values.get(name)
+def _cells(values: Mapping[str, str | None]) -> dict[str, str]:
+    """What is not blank, by column; cells beyond the last column are left out."""
+    return {
+        name: text
+        for name, value in values.items()
+        if name and isinstance(value, str) and (text := value.strip())
     }
-    if not any(cells.values()):
+
+
+def _row(
+    values: Mapping[str, str | None], line: int, wrong: list[str]
+) -> SlideLabel | None:
+    cells = _cells(values)
+    if not cells:
         return None  # a blank line
     if not cells.get("slide"):
         wrong.append(f"line {line} names no slide")
@@ -159,18 +337,29 @@ def _row(values: dict[str, str], line: int, wrong: list[str]) -> SlideLabel | No
             wrong.append(f"line {line}: mpp is {cells['mpp']!r}, not a number")
     return SlideLabel(
         slide=slide_name(cells["slide"].removesuffix(layout.ENDING)),
-        label=cells.get("label") or None,
-        patient=cells.get("patient") or None,
+        label=cells.get("label"),
+        patient=cells.get("patient"),
+        site=cells.get("site"),
         split=split or None,
         mpp=mpp,
+        other={name: text for name, text in cells.items() if name not in COLUMNS},
     )
 
 
-def _patients_in_two_splits(rows: Iterable[SlideLabel]) -> list[str]:
+def patients_in_two_splits(
+    rows: Iterable[tuple[str | None, str | None]],
+) -> list[str]:
+    """A sentence for each patient (patient, split) on both sides of a split.
+
+    A blank split is ``train``, where any row has one.
+    """
+    pairs = list(rows)
+    if not any(split for _, split in pairs):
+        return []
     splits = defaultdict(set)
-    for row in rows:
-        if row.patient and row.split:
-            splits[row.patient].add(row.split)
+    for patient, split in pairs:
+        if patient:
+            splits[patient].add(split or "train")
     return [
         f"patient {patient} is in {' and '.join(sorted(found))}: what is learned from "
         "one slide would be tested on another of the same person"
@@ -179,18 +368,18 @@ def _patients_in_two_splits(rows: Iterable[SlideLabel]) -> list[str]:
     ]
 
 
-def _two_label_patients(rows: Iterable[SlideLabel]) -> tuple[str, ...]:
+def _two_label_patients(rows: Iterable[SlideLabel]) -> list[str]:
     found = defaultdict(set)
     for row in rows:
         if row.patient and row.label:
             found[row.patient].add(row.label)
     both = sorted(patient for patient, names in found.items() if len(names) > 1)
     if not both:
-        return ()
-    return (
+        return []
+    return [
         f"{len(both)} patients have slides of different labels ({_some(both)}). Each "
-        "slide keeps its own label; the patient stays in one fold.",
-    )
+        "slide keeps its own label; the patient stays in one fold."
+    ]
 
 
 def _some(names: list[str]) -> str:

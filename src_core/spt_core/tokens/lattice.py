@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-# A patch further than this share of a step from its cell is on no lattice of ours.
+# A patch farther than this share of a step from its cell is not on our lattice.
 OFF_LATTICE = 0.25
 
 
@@ -26,7 +26,7 @@ def cells_of(
 
 
 def likely_step(l0_xy: NDArray[np.integer]) -> tuple[int, int]:
-    """The step (x, y) that neighbours in one row and in one column most often have."""
+    """The most common step (x, y) between neighbours in a row and in a column."""
     found = [
         step
         for step in (
@@ -37,7 +37,7 @@ def likely_step(l0_xy: NDArray[np.integer]) -> tuple[int, int]:
     ]
     if not found:
         return (1, 1)  # one patch, or none that share a row or a column
-    # Patches are square: of two unlike answers the smaller is the denser axis's.
+    # Patches are square: where the axes disagree, the denser one has the smaller step.
     step = min(found)
     return (step, step)
 

@@ -1,7 +1,7 @@
 """The names inside a feature file, in one place for its readers and its writers.
 
 The file is what TRIDENT and CLAM write (``features`` and ``coords`` with attributes on
-``coords``), with ours beside it: ``g_rc`` and attributes on the file itself.
+``coords``), with our additions: ``g_rc`` and attributes on the file itself.
 """
 
 ENDING = ".h5"
@@ -28,7 +28,7 @@ L0_HEIGHT = "level0_height"
 SPT_VERSION = "spt_version"
 ENCODER = "encoder"
 ENCODER_SHA256 = "encoder_sha256"
-MPP = "mpp"  # micrometres a pixel of the patch as the encoder saw it
+MPP = "mpp"  # micrometres per pixel of the patch as the encoder saw it
 PATCH_UM = "patch_um"  # side of a patch in micrometres
 STAIN = "stain"
 SLIDE_FINGERPRINT = "slide_fingerprint"

@@ -2,8 +2,8 @@
 
 HDF5 keeps an unfiltered dataset as plain bytes in the file, so its rows can be read
 through a memory map: no HDF5 lock, no copy of what is not asked for. A file is mapped
-for one read and let go, so that ten thousand slides need neither ten thousand open
-files nor their pages in memory.
+for one read and then released, so that ten thousand slides need neither ten thousand
+open files nor their pages in memory.
 """
 
 import mmap

@@ -1,4 +1,4 @@
-"""A slide as tokens: one row an encoded patch, and the facts they came from."""
+"""A slide as tokens: one row per encoded patch, and where they came from."""
 
 from dataclasses import dataclass, field, replace
 
@@ -16,7 +16,7 @@ class TokenFacts:
     Attributes
     ----------
     mpp, patch_size
-        Micrometres a pixel, and pixels, of a patch as the encoder saw it.
+        Micrometres per pixel, and side in pixels, of a patch as the encoder saw it.
     l0_patch_xy
         Level-0 pixels (x, y) that a patch covers.
     l0_step_xy
@@ -53,7 +53,7 @@ class TokenFacts:
     assumed: tuple[str, ...] = ()
 
     def differences(self, other: "TokenFacts") -> dict[str, tuple[object, object]]:
-        """What both state and do not share, of what one model must have in common."""
+        """Facts that both state differently and that one model needs to be the same."""
         differ: dict[str, tuple[object, object]] = {}
         for name in ("encoder", "encoder_sha256", "patch_size", "stain"):
             mine, theirs = getattr(self, name), getattr(other, name)

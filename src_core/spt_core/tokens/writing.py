@@ -1,10 +1,10 @@
-"""Writing a feature file bit by bit, so that no crash costs more than one batch.
+"""Writing a feature file batch by batch, so that no crash costs more than one.
 
 Unfinished work is a log, ``<name>.h5.partial``: a header that says what it belongs to,
-then one record a batch, each with its checksum. Records are only ever appended, so a
+then one record per batch, each with its checksum. Records are only ever appended, so a
 process that is killed leaves at worst a broken last record, which the next cuts off.
 When all is there the log becomes the feature file, in one pass and one rename. The log
-is locked by its writer; the system lets go of the lock when the process dies.
+is locked by its writer; the system releases the lock when the process dies.
 """
 
 import errno
@@ -33,13 +33,14 @@ _HEADER = struct.Struct("<II")  # length and checksum of the JSON that follows
 _RECORD = struct.Struct("<II")  # number of rows, checksum of the rest
 _ROWS_AT_ONCE = 1024
 _LARGEST_RECORD = 2**30
-_SPARE_BYTES = 2**16  # what a feature file holds beside its arrays, and more
+_SPARE_BYTES = 2**16  # more than a feature file holds beside its arrays
 
-# Attributes of a finished file by which a run knows it again without opening the slide.
+# Attributes by which a run recognises a finished file without opening the slide.
 SLIDE_BYTES = "slide_bytes"
 SLIDE_MTIME = "slide_mtime_ns"
-SLIDE_MPP = "slide_mpp"  # (x, y), micrometres a level-0 pixel as they were taken
+SLIDE_MPP = "slide_mpp"  # (x, y), micrometres per level-0 pixel that were used
 MIN_TISSUE = "min_tissue"
+PRECISION = "precision"  # in which the encoder ran, the last time it did
 
 
 class SlideInUseError(InputError):
@@ -47,7 +48,7 @@ class SlideInUseError(InputError):
 
 
 class OtherWorkError(InputError):
-    """The unfinished work that is there was begun in another way."""
+    """The unfinished work that exists was begun with other settings."""
 
 
 class PartialFeatures:
@@ -58,8 +59,8 @@ class PartialFeatures:
     path
         Of the feature file that the log will become.
     identity
-        Plain data that say what the features are of; a log of another identity is
-        refused.
+        Plain data that say what the features belong to; a log with another identity
+        is refused.
     """
 
     def __init__(self, path: Path, identity: dict[str, Any], dim: int) -> None:
@@ -90,7 +91,7 @@ class PartialFeatures:
     def append(self, rows: NDArray[np.int64], x: NDArray[np.float32]) -> None:
         """Add features (n, d) of the given rows of the grid."""
         if x.shape != (len(rows), self.dim):
-            # Written all the same, these numbers would be read as other rows'.
+            # Written nevertheless, these numbers would be read as those of other rows.
             raise ValueError(
                 f"features of shape {x.shape} where {(len(rows), self.dim)} belong"
             )
@@ -129,7 +130,7 @@ class PartialFeatures:
         facts: TokenFacts,
         extra: dict[str, Any],
     ) -> int:
-        """Turn the log into the feature file; give back the number of tokens.
+        """Turn the log into the feature file; returns the number of tokens.
 
         ``g_rc`` and ``l0_xy`` are of the whole grid, sorted by (row, col); rows that
         are not done (they could not be read) are left out.
@@ -158,7 +159,7 @@ class PartialFeatures:
         facts: TokenFacts,
         extra: dict[str, Any],
     ) -> None:
-        with _Quiet(path) as raw:
+        with _DeferredErrorFile(path) as raw:
             try:
                 with h5py.File(raw, "w") as file:
                     shape = (len(done), self.dim)
@@ -187,7 +188,7 @@ class PartialFeatures:
             self.close()
 
     def close(self) -> None:
-        """Let go of the log; one without a single row is removed."""
+        """Release the log; one without a single row is removed."""
         if self._file.closed:
             return
         if self._is_ours and not self._offsets:
@@ -281,7 +282,7 @@ class PartialFeatures:
             self._offsets[row] = first + i * 4 * self.dim
 
 
-class _Quiet(FileIO):
+class _DeferredErrorFile(FileIO):
     """A file that remembers the error of a write instead of raising it.
 
     HDF5 cannot close a file that it could not write, and crashes the process later.
@@ -316,7 +317,7 @@ def _refuse_without_room(path: Path, size: int) -> None:
 
 
 def differences(stored: dict[str, Any], wanted: dict[str, Any]) -> str:
-    """What two descriptions do not share, as words."""
+    """How two descriptions differ, in words."""
     return "; ".join(
         f"{name.replace('_', ' ')} {_short(stored.get(name))} there, "
         f"{_short(wanted.get(name))} here"

@@ -14,7 +14,7 @@ INK, GRID, LINE = (40, 40, 40), (225, 225, 225), (31, 119, 180)
 def draw_curves(
     path: Path, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]
 ) -> None:
-    """One panel a curve, each ``name: (steps, values)``; written as PNG."""
+    """One panel per curve, each ``name: (steps, values)``; written as PNG."""
     panels = {name: xy for name, xy in curves.items() if len(xy[0])}
     image = Image.new("RGB", (WIDTH, PANEL * max(1, len(panels))), "white")
     draw = ImageDraw.Draw(image)

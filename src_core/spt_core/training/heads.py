@@ -1,31 +1,34 @@
-"""What stands between a slide embedding and a loss, in training only."""
+"""What stands between an embedding and a loss, in training only."""
 
 from itertools import pairwise
 
 from torch import nn
 
-from spt_core.learning.slide_encoder import xavier
+from spt_core.training.initial_weights import xavier
 from spt_core.training.options import HEADS
 
 PROJECTED = 128
 
 
-def projection_head(*widths: int, head: str = "batchnorm") -> nn.Sequential:
+def projection_head(
+    *widths: int, head: str = "batchnorm", last_norm: bool = True
+) -> nn.Sequential:
     """Linear layers with ReLU between them.
 
     ``paper`` is plain. ``batchnorm`` (the default) normalises after each linear layer:
     plain heads stay on the chance plateau on small cohorts. The statistics are always
     those of the whole batch, because heads run on all its embeddings at once, whatever
-    the number of micro-batches and processes that made them.
+    the number of micro-batches and processes that made them. Without ``last_norm`` the
+    last layer has none, for losses that look at the spread of what it gives.
     """
     if head not in HEADS:
         raise ValueError(f"head is one of {', '.join(HEADS)}, not {head!r}")
     layers: list[nn.Module] = []
-    for width, after in pairwise(widths):
+    for number, (width, after) in enumerate(pairwise(widths), start=2):
         if layers:
             layers.append(nn.ReLU())
         layers.append(nn.Linear(width, after))
-        if head == "batchnorm":
+        if head == "batchnorm" and (last_norm or number < len(widths)):
             layers.append(nn.BatchNorm1d(after))
     module = nn.Sequential(*layers)
     xavier(module)

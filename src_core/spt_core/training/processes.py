@@ -16,6 +16,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from spt_core.errors import InputError
+
 
 @dataclass(frozen=True)
 class Processes:
@@ -44,7 +46,7 @@ class Processes:
     def sum_gradients(self, encoder: nn.Module, objective: nn.Module) -> None:
         """Join gradients in place.
 
-        Each process has its slides' part of the encoder's gradient: those are added.
+        Each process has its items' part of the encoder's gradient: those are added.
         All have the whole of the objective's: its mean keeps them exactly alike.
         """
         if self.world == 1:
@@ -77,6 +79,9 @@ class Processes:
 def joined(device: torch.device) -> Iterator[Processes]:
     """Join the processes that torchrun started, if it did."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
+    if device.type == "cuda":
+        # What names no GPU (a stream, a barrier) would otherwise use the first.
+        torch.cuda.set_device(device)
     if world == 1:
         yield Processes()
         return
@@ -86,7 +91,9 @@ def joined(device: torch.device) -> Iterator[Processes]:
     # The others wait while the first embeds whole slides; that may take hours.
     with _stdout_kept_clean():
         dist.init_process_group(
-            "nccl" if device.type == "cuda" else "gloo", timeout=timedelta(days=2)
+            "nccl" if device.type == "cuda" else "gloo",
+            timeout=timedelta(days=2),
+            device_id=device if device.type == "cuda" else None,
         )
     try:
         yield Processes(dist.get_rank(), dist.get_world_size())
@@ -109,6 +116,20 @@ def _stdout_kept_clean() -> Iterator[None]:
 
 def own_device(device: torch.device) -> torch.device:
     """With several GPUs on a computer, each process's own."""
-    if device.type == "cuda" and device.index is None:
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    return device
+    if device.type != "cuda":
+        return device
+    on_this_computer = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if device.index is not None:
+        if on_this_computer > 1:
+            raise InputError(
+                f"{on_this_computer} processes cannot share {device}: use --device "
+                "cuda, and each takes a GPU of its own."
+            )
+        return device
+    gpus = torch.cuda.device_count()
+    if on_this_computer > gpus:
+        raise InputError(
+            f"torchrun started {on_this_computer} processes on a computer with "
+            f"{gpus} GPUs. Start as many as there are: --nproc-per-node {gpus}."
+        )
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))

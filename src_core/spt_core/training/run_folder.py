@@ -4,7 +4,7 @@
 
     config.yaml        what was asked
     state.json         running, finished, stopped or failed; by whom, how far
-    metrics.csv        a row an epoch
+    metrics.csv        one row per epoch
     best.safetensors   the best model so far, and the last
     last.safetensors
     checkpoint.pt      all that is needed to go on
@@ -27,23 +27,10 @@ from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.training.curve import draw_curves
 
-COLUMNS = (
-    "step",
-    "epoch",
-    "loss",
-    "learning_rate",
-    "gradient_norm",
-    "slides_per_second",
-    "knn",
-    "spread",
-    "effective_rank",
-)
-
-
 KEY_FILE = "patients.key"
 
 
-class Written(Protocol):
+class Writable(Protocol):
     """Settings that can be written down."""
 
     def write(self, path: Path) -> None: ...
@@ -51,8 +38,18 @@ class Written(Protocol):
 
 @dataclass(frozen=True)
 class RunFolder:
+    """
+    Attributes
+    ----------
+    command
+        By which the run is resumed.
+    last_name
+        What the last model's file is called.
+    """
+
     path: Path
     command: str = "spt train"
+    last_name: str = "last.safetensors"
 
     @property
     def config(self) -> Path:
@@ -68,7 +65,7 @@ class RunFolder:
 
     @property
     def last(self) -> Path:
-        return self.path / "last.safetensors"
+        return self.path / self.last_name
 
     @property
     def metrics(self) -> Path:
@@ -81,7 +78,7 @@ class RunFolder:
                 f"--resume {self.path}', or choose another --out."
             )
 
-    def begin(self, settings: Written) -> None:
+    def begin(self, settings: Writable) -> None:
         """Start a run here; refuse a folder that already holds one."""
         self.refuse_if_begun()
         self.path.mkdir(parents=True, exist_ok=True)
@@ -111,7 +108,7 @@ class RunFolder:
         return known
 
     def take_key(self, other: Path) -> bool:
-        """Use another run's key where this one has none yet; say if it is the same.
+        """Use another run's key where this one has none yet; whether they are the same.
 
         Patients of a model that this one begins from are known by that key alone.
         """
@@ -136,13 +133,19 @@ class RunFolder:
         return torch.load(self.checkpoint, map_location=device, weights_only=True)
 
     def add_metrics(self, row: dict[str, Any]) -> None:
-        new = not self.metrics.exists()
-        extra = tuple(name for name in row if name not in COLUMNS)
+        """Add a row; the first one's names become the header."""
+        columns = self._metrics_columns()
         with self.metrics.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, (*COLUMNS, *extra))
-            if new:
+            writer = csv.DictWriter(file, columns or list(row))
+            if not columns:
                 writer.writeheader()
             writer.writerow(row)
+
+    def _metrics_columns(self) -> list[str]:
+        if not self.metrics.exists():
+            return []
+        with self.metrics.open(newline="", encoding="utf-8") as file:
+            return next(csv.reader(file), [])
 
     def read_metrics(self) -> list[dict[str, str]]:
         if not self.metrics.exists():

@@ -8,10 +8,10 @@ The loss needs every embedding of the batch at once, the encoder does not. So:
    there was no graph, each bit is embedded once more, with one
 
 The result is the one-pass gradient, batch statistics of the heads included, because
-no layer of the encoder mixes slides.
+no layer of the encoder mixes items.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -23,12 +23,10 @@ from spt_core.devices import (
     with_back_off,
     working_bytes,
 )
-from spt_core.learning.batches import Batch, Chunk
+from spt_core.training.batch import ViewBatch, ViewChunk
+from spt_core.training.encoder import Encoder
 from spt_core.training.objectives import Objective
 from spt_core.training.processes import Processes
-
-# Floats that a token's graph holds for each unit of dim and layer, as measured.
-GRAPH_FLOATS = 18
 
 
 class ExactStep:
@@ -36,6 +34,9 @@ class ExactStep:
 
     Parameters
     ----------
+    graph_floats
+        Estimates how many numbers the graphs of a batch's views hold, so that memory
+        that they would not fit in is not asked for. Without it they are tried.
     micro_batch
         Views in one pass through the encoder. If not given, all graphs are kept when
         they fit in memory; else as many views go through at once as do fit.
@@ -43,35 +44,40 @@ class ExactStep:
 
     def __init__(
         self,
-        encoder: nn.Module,
+        encoder: Encoder,
         objective: Objective,
         *,
         device: torch.device,
         processes: Processes,
+        graph_floats: Callable[[ViewBatch], float] | None = None,
         micro_batch: int | None = None,
         mixed: bool = True,
     ) -> None:
         self.encoder, self.objective = encoder, objective
         self.device, self.processes, self.mixed = device, processes, mixed
+        self.graph_floats = graph_floats
         self.size = micro_batch or 2**31
         self.keep_graphs = micro_batch is None
         self.trains = any(weight.requires_grad for weight in encoder.parameters())
         self.budget = working_bytes(device)
 
     def __call__(
-        self, batch: Batch, labels: Tensor | None = None, scale: float = 1.0
+        self,
+        batch: ViewBatch,
+        labels: Tensor | None = None,
+        scale: Tensor | float = 1.0,
     ) -> dict[str, Tensor]:
         """Set all parameters' gradients; give the loss and its parts.
 
         Parameters
         ----------
-        labels : (batch,) of the whole batch, all processes together
+        labels : (batch, ...) of the whole batch, all processes together
         scale
             By which gradients are multiplied, for half precision.
         """
         clear_gradients(self.encoder)
         clear_gradients(self.objective)
-        h = self._embed(batch)  # (views, slides here, dim)
+        h = self._embed(batch)  # (views, items here, dim)
         leaf = self.processes.gather(h.detach(), dim=1).requires_grad_()
         target, h_target = self.objective.target, None
         if target is not None:
@@ -83,7 +89,7 @@ class ExactStep:
         self.processes.sum_gradients(self.encoder, self.objective)
         return {name: part.detach() for name, part in parts.items()}
 
-    def _embed(self, batch: Batch) -> Tensor:
+    def _embed(self, batch: ViewBatch) -> Tensor:
         if self.trains and self.keep_graphs and self._graphs_fit(batch):
             try:
                 return self._all_of(batch, self.encoder, self.size)
@@ -94,14 +100,14 @@ class ExactStep:
         return self._without_graph(batch, self.encoder)
 
     @torch.no_grad()
-    def _without_graph(self, batch: Batch, encoder: nn.Module) -> Tensor:
+    def _without_graph(self, batch: ViewBatch, encoder: nn.Module) -> Tensor:
         h, self.size = with_back_off(
             lambda size: self._all_of(batch, encoder, size),
             min(self.size, batch.count),
         )
         return h
 
-    def _go_back(self, batch: Batch, h: Tensor, gradient: Tensor) -> None:
+    def _go_back(self, batch: ViewBatch, h: Tensor, gradient: Tensor) -> None:
         if h.requires_grad:
             try:
                 h.backward(gradient)
@@ -115,14 +121,14 @@ class ExactStep:
             min(self.size, batch.count),
         )
 
-    def _second_pass(self, batch: Batch, gradient: Tensor, size: int) -> None:
+    def _second_pass(self, batch: ViewBatch, gradient: Tensor, size: int) -> None:
         clear_gradients(self.encoder)  # of an attempt that ran out of memory
         for chunk in passes(batch, size):
             h = self._pass(chunk, self.encoder)
             h.backward(gradient[chunk.places.to(self.device)])
 
-    def _all_of(self, batch: Batch, encoder: nn.Module, size: int) -> Tensor:
-        """Embeddings (views, slides here, dim) in the batch's order."""
+    def _all_of(self, batch: ViewBatch, encoder: nn.Module, size: int) -> Tensor:
+        """Embeddings (views, items here, dim) in the batch's order."""
         places, found = [], []
         for chunk in passes(batch, size):
             places.append(chunk.places)
@@ -130,22 +136,22 @@ class ExactStep:
         order = torch.cat(places).argsort().to(self.device)
         return torch.cat(found)[order].unflatten(0, (batch.views, -1))
 
-    def _pass(self, chunk: Chunk, encoder: nn.Module) -> Tensor:
-        here = chunk.on(self.device)
+    def _pass(self, chunk: ViewChunk, encoder: nn.Module) -> Tensor:
+        inputs = chunk.inputs_on(self.device)
         with autocast(self.device, mixed=self.mixed):
-            return encoder(here.x, here.p, here.mask).float()
+            return encoder(*inputs).float()
 
-    def _graphs_fit(self, batch: Batch) -> bool:
-        config = getattr(self.encoder, "config", {})
-        floats = GRAPH_FLOATS * config.get("depth", 1) * config.get("dim", 0)
-        return 4 * floats * batch.tokens <= self.budget
+    def _graphs_fit(self, batch: ViewBatch) -> bool:
+        if self.graph_floats is None:
+            return True
+        return 4 * self.graph_floats(batch) <= self.budget
 
     def _keep_no_graphs(self) -> None:
         self.keep_graphs = False
         free_memory()
 
 
-def passes(batch: Batch, size: int) -> Iterator[Chunk]:
+def passes(batch: ViewBatch, size: int) -> Iterator[ViewChunk]:
     """The batch's chunks in pieces of at most ``size`` views."""
     for chunk in batch.chunks:
         yield from chunk.split(size)

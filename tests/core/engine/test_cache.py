@@ -102,3 +102,27 @@ def test_the_tissue_comes_back(tmp_path):
     path = next(tmp_path.glob("*.npz"))
     path.write_bytes(path.read_bytes()[:60])
     assert entry.tissue() is None
+
+
+def test_pictures_go_before_features(tmp_path, monkeypatch):
+    """What is kept altogether: pictures are quickly written again."""
+    monkeypatch.setenv("NAPARI_SPT_CACHE", str(tmp_path))
+    assert cache.kept_bytes() == 0
+    cache.pictures_folder().mkdir()
+    pictures = [cache.pictures_folder() / f"{name}.tif" for name in "ab"]
+    for age, path in enumerate(reversed(pictures)):
+        path.write_bytes(b"p" * 700)
+        then = path.stat().st_mtime - 100 * age
+        os.utime(path, (then, then))
+    folder = cache.features_folder()
+    old, new = (put(folder, n, age=age) for n, age in ((1, 90), (2, 0)))
+    kept = cache.kept_bytes()
+    assert kept == 1400 + old.size + new.size
+    assert cache.make_room(kept) == kept
+    assert cache.make_room(kept - 1) == kept - 700
+    assert [path.exists() for path in pictures] == [False, True]
+    assert cache.make_room(kept - 1401) == new.size
+    assert not pictures[1].exists()
+    assert not old.features.exists()
+    assert new.is_finished
+    assert cache.make_room(-1) == 0

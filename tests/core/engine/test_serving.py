@@ -1,26 +1,37 @@
 """The process itself: its queue, its end, its priority, its silence."""
 
+import dataclasses
 import json
 import os
 import random
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.core.engine.pipe import ENDS, Pipe, of
+from spt_core import bundled
+from spt_core.engine.codec import decode
+from spt_core.engine.protocol import (
+    END_TYPES,
+    VERSION,
+    Analysed,
+    Cancel,
+    Cancelled,
+    LookHere,
+    Predicted,
+    Ready,
+    Started,
+    Starting,
+    Step,
+    Stop,
+    Working,
+)
+from tests.core.engine.pipe import Pipe, analysis, ends_of, of
+from tests.processes import is_running, kill
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-
-
-def is_running(pid):
-    """Whether a process is there and not merely unburied."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def wait_for(condition, seconds=10.0):
@@ -34,14 +45,14 @@ def threads_of(pid):
     return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
 
 
-def ends_of(messages):
-    return [one["id"] for one in messages if one["event"] in ENDS]
+def last_prediction(received):
+    return of([one.message for one in received], Predicted)[-1].prediction
 
 
 @pytest.fixture
 def slow(slide, tmp_path):
     """An analysis of seconds: the bundled model on patches of its own."""
-    return {"slide": slide, "model": "bundled", "features": tmp_path / "slow"}
+    return analysis(slide, tmp_path / "slow", model=Path(bundled.SLIDE_MODEL))
 
 
 @LINUX
@@ -54,42 +65,47 @@ def test_every_thread_lets_the_window_go_first(engine, analysed):
 
 def test_it_tells_what_there_is(engine):
     starting, ready = engine.hello
-    assert starting["event"] == "starting"
-    assert ready["threads"] == len(os.sched_getaffinity(0))
-    assert {"id", "name"} <= set(ready["devices"][0])
-    assert ready["device"] in {one["id"] for one in ready["devices"]}
-    assert "torch" in ready["versions"]
+    assert starting.version == VERSION
+    is_limited = hasattr(os, "sched_getaffinity")  # not on Windows and macOS
+    cores = len(os.sched_getaffinity(0)) if is_limited else os.cpu_count()
+    assert ready.threads == cores
+    assert ready.devices[0].name
+    assert ready.device in {one.id for one in ready.devices}
+    assert "torch" in ready.versions
 
 
 def test_nothing_but_json_is_said(engine, analysed):
     """Prints of libraries, and of what is below Python, go elsewhere."""
     assert len(engine.lines) > len(analysed)
     for line in engine.lines:
-        assert "event" in json.loads(line)
+        assert set(json.loads(line)) == {"id", "type", "value"}
     assert "noise below" in engine.errors.read_text()
 
 
 def test_analyses_wait_for_one_another_and_say_so(engine, slow, slide, model, tmp_path):
-    first = engine.ask("analyse", **slow)
-    second = engine.ask("analyse", slide=slide, model=model, features=tmp_path / "f")
+    first = engine.ask(slow)
+    second = engine.ask(analysis(slide, tmp_path / "f", model=model))
     seen = engine.finish(second, seconds=120)
-    assert ends_of(seen) == [first, second]
-    waits, *rest = (one for one in seen if one["id"] == second)
-    assert waits["message"] == "waiting for the other slide"
+    assert ends_of(seen) == [(first, Analysed), (second, Analysed)]
+    waits, *rest = (one for one in seen if one.request == second)
+    assert waits.message == Working(Step.WAITING)
     assert seen.index(waits) < 10
-    end = next(one for one in seen if one["id"] == first and one["event"] in ENDS)
+    end = next(
+        one
+        for one in seen
+        if one.request == first and isinstance(one.message, END_TYPES)
+    )
     assert seen.index(end) < seen.index(rest[0])
 
 
 def test_what_waits_is_cancelled_at_once(engine, slow):
-    first = engine.ask("analyse", **slow)
-    second = engine.ask("analyse", **slow)
-    engine.until("started", request=first)
-    engine.say(do="cancel", id=second)
+    first = engine.ask(slow)
+    second = engine.ask(slow)
+    engine.until(Started, request=first)
+    engine.say(Cancel(second))
     seen = engine.finish(first, seconds=120)
-    assert ends_of(seen) == [second, first]
-    assert [one["event"] for one in seen if one["id"] == second] == ["cancelled"]
-    assert seen[-1]["event"] == "done"
+    assert ends_of(seen) == [(second, Cancelled), (first, Analysed)]
+    assert [type(one.message) for one in seen if one.request == second] == [Cancelled]
 
 
 def test_cancelled_at_random_moments_nothing_is_lost(engine, slow):
@@ -97,39 +113,40 @@ def test_cancelled_at_random_moments_nothing_is_lost(engine, slow):
     chance = random.Random(3)
     before = -1
     for _ in range(3):
-        number = engine.ask("analyse", **slow)
-        engine.until("progress", request=number)
+        number = engine.ask(slow)
+        engine.until(Working, request=number)
         time.sleep(chance.uniform(0, 1.2))
-        engine.say(do="cancel", id=number)
+        engine.say(Cancel(number))
         asked = time.monotonic()
         seen = engine.finish(number)
-        if seen[-1]["event"] == "done":
+        if isinstance(seen[-1].message, Analysed):
             break
-        assert seen[-1] == {"event": "cancelled", "id": number}
+        assert seen[-1].message == Cancelled()
         assert time.monotonic() - asked < 10
-        for started in of(seen, "started"):
-            assert started["done"] >= before
-            before = started["done"]
+        for started in of([one.message for one in seen], Started):
+            assert started.done >= before
+            before = started.done
         # A cancel that comes too late, or twice, does nothing.
-        engine.say(do="cancel", id=number)
-    resumed = engine.finish(engine.ask("analyse", **slow), seconds=120)
-    assert resumed[-1]["event"] == "done"
-    straight = {**slow, "features": slow["features"].with_name("straight")}
-    expected = engine.finish(engine.ask("analyse", **straight), seconds=120)
-    assert resumed[-1]["probabilities"] == pytest.approx(
-        expected[-1]["probabilities"], abs=1e-4
-    )
-    assert resumed[-1]["patches"] == expected[-1]["patches"]
+        engine.say(Cancel(number))
+    resumed = engine.finish(engine.ask(slow), seconds=120)
+    assert isinstance(resumed[-1].message, Analysed)
+    straight = dataclasses.replace(slow, features=slow.features.with_name("straight"))
+    expected = engine.finish(engine.ask(straight), seconds=120)
+    found, wanted = last_prediction(resumed), last_prediction(expected)
+    assert found.probabilities == pytest.approx(wanted.probabilities, abs=1e-4)
+    assert found.seen == wanted.seen
 
 
 def test_cancelled_while_mapping(engine, slow):
     # A map of a small slide takes a moment: it may be done before it is cancelled.
     for _ in range(8):
-        number = engine.ask("analyse", **slow)
-        while "mapping" not in (message := engine.take()).get("message", ""):
-            assert message["event"] not in ENDS
-        engine.say(do="cancel", id=number)
-        if engine.finish(number)[-1]["event"] == "cancelled":
+        number = engine.ask(slow)
+        while getattr(message := engine.take().message, "step", None) != (
+            Step.MAPPING_CLASSES
+        ):
+            assert not isinstance(message, END_TYPES)
+        engine.say(Cancel(number))
+        if engine.finish(number)[-1].message == Cancelled():
             return
     raise AssertionError("no map was ever cancelled")
 
@@ -140,17 +157,17 @@ def test_no_threads_are_left_behind(engine, slow, slide, model, tmp_path):
         """One analysis to its end, and one that is cancelled."""
         for cancels in (False, True):
             folder = tmp_path / f"{number} {cancels}"
-            request = engine.ask("analyse", slide=slide, model=model, features=folder)
+            number = engine.ask(analysis(slide, folder, model=model))
             if cancels:
-                engine.until("started", request=request)
-                engine.say(do="cancel", id=request)
-            engine.finish(request)
+                engine.until(Started, request=number)
+                engine.say(Cancel(number))
+            engine.finish(number)
 
     def threads():
         return len(threads_of(engine.process.pid))
 
     # Libraries start some of their own once, and keep them.
-    engine.finish(engine.ask("analyse", **slow), seconds=120)
+    engine.answer(slow, seconds=120)
     work(0)
     wait_for(lambda: threads() < 20)
     time.sleep(0.5)  # those that have ended are gone
@@ -161,17 +178,18 @@ def test_no_threads_are_left_behind(engine, slow, slide, model, tmp_path):
 
 
 def test_an_analysis_takes_a_view_and_can_be_steered(engine, slow):
-    request = engine.ask("analyse", **slow, l0_from=[700, 700], class_map=False)
-    engine.until("started", request=request)
-    engine.say(do="from_here", id=request, l0_xy=[1900, 1500])
-    assert engine.finish(request, seconds=120)[-1]["event"] == "done"
+    asked = dataclasses.replace(slow, l0_from=(700.0, 700.0), class_map=False)
+    number = engine.ask(asked)
+    engine.until(Started, request=number)
+    engine.say(LookHere(number, (1900.0, 1500.0)))
+    assert isinstance(engine.finish(number, seconds=120)[-1].message, Analysed)
 
 
 @LINUX
 def test_terminated_it_leaves_nothing(tmp_path):
     pipe = Pipe(tmp_path / "s")
     try:
-        pipe.until("starting")
+        pipe.until(Starting)
         (pipe.folder / "1-1-x.npy").write_bytes(b"")
         pipe.process.terminate()
         assert pipe.process.wait(20) == 143
@@ -185,12 +203,11 @@ def test_terminated_it_leaves_nothing(tmp_path):
 def test_it_ends_when_told(how, moment, slow, tmp_path):
     pipe = Pipe(tmp_path / "s")
     try:
-        pipe.until("starting")
+        pipe.until(Starting)
         if moment == "at work":
-            request = pipe.ask("analyse", **slow)
-            pipe.until("started", request=request, seconds=120)
+            pipe.until(Started, request=pipe.ask(slow), seconds=120)
         if how == "stop":
-            pipe.say(do="stop")
+            pipe.say(Stop())
         else:
             pipe.process.stdin.close()
         assert pipe.process.wait(8) == 0
@@ -225,8 +242,9 @@ def test_it_ends_with_its_parent(slow, tmp_path):
     keeper = None
     try:
         child, keeper = map(int, parent.stderr.readline().split())
-        assert '"starting"' in parent.stdout.readline()
-        assert '"ready"' in parent.stdout.readline()
+        for kind in (Starting, Ready):
+            line = parent.stdout.readline()
+            assert isinstance(decode(line.encode(), None)[1], kind)
         parent.kill()
         parent.wait()
         wait_for(lambda: not is_running(child), 6)
@@ -235,5 +253,5 @@ def test_it_ends_with_its_parent(slow, tmp_path):
     finally:
         parent.kill()
         if keeper is not None:
-            os.kill(keeper, 9)
+            kill(keeper)
         parent.communicate()

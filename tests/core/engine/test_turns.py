@@ -1,33 +1,60 @@
 """Whose turn it is: analyses wait for one another, questions come in between."""
 
 import queue
+from pathlib import Path
 from threading import Event, Thread
 
 import numpy as np
 import pytest
-from spt_core.engine.messages import Failure, Say
 
-from spt_core import read_tokens
+from spt_core import bundled, read_tokens
 from spt_core.engine import serving
-from spt_core.engine.serving import WAITING, Server
-from tests.core.engine.pipe import ENDS
+from spt_core.engine.codec import decode, encode
+from spt_core.engine.protocol import (
+    END_TYPES,
+    Analyse,
+    Analysed,
+    AskWithout,
+    Cancel,
+    Cancelled,
+    CheckFaithfulness,
+    Failed,
+    FailureKind,
+    FaithfulnessChecked,
+    LookHere,
+    MapTissue,
+    Predicted,
+    Started,
+    Step,
+    Stop,
+    WithoutAnswered,
+    Working,
+)
+from spt_core.engine.serving import Server
+from spt_core.events import Progress
+from spt_core.insight.results import Faithfulness
+from tests.core.engine.pipe import analysis, ends_of
 
-WAIT = {"event": "progress", "done": 0, "total": 0, "message": WAITING}
+WAITING = Working(Step.WAITING)
+LARGE = Faithfulness("a", *(np.zeros(1) for _ in range(4)), 1, False)
 
 
 class Wire:
-    """A channel without a pipe; arrays of one name find no room."""
+    """A channel without a pipe, but with its codec; there is no room for arrays."""
 
     def __init__(self):
         self.asked, self.said = queue.Queue(), queue.Queue()
 
-    def requests(self):
-        return iter(self.asked.get, None)
+    def receive(self):
+        for line in iter(self.asked.get, None):
+            yield decode(line, None)
 
-    def send(self, event, request=None, facts=None, arrays=None):
-        if "large" in (arrays or {}):
-            raise OSError(28, "No space left on device")
-        self.said.put((request, event, (facts or {}).get("message")))
+    def send(self, message, request=None):
+        line = encode(message, request, self._no_room)
+        self.said.put(decode(line, None))
+
+    def _no_room(self, name, values):
+        raise OSError(28, "No space left on device")
 
 
 class Undying(Server):
@@ -36,55 +63,63 @@ class Undying(Server):
 
 
 class Bench:
-    """A server whose analyses and questions take the steps that a test gives them."""
+    """A server whose analyses and questions take the steps that a test gives them.
+
+    It is the handlers, too; a request's title says its number and steps.
+    """
 
     def __init__(self):
         self.wire = Wire()
         self.server = Undying(self.wire)
         self.steps, self.began, self.closed, self.steered = {}, {}, [], []
-        works = {
-            "analyse": self._work,
-            "what_if": self._work,
-            "explore": self._fail,
-            "faithfulness": self._too_large,
-        }
         self._listening = self.server.listen()
-        self._serving = Thread(
-            target=self.server.serve, args=(works, self._explain, self._steer)
-        )
+        self._serving = Thread(target=self.server.serve, args=(self,))
         self._serving.start()
 
-    def _work(self, request):
-        number = request["id"]
+    def start(self, request):
+        if isinstance(request, MapTissue):
+            return self._fail()
+        if isinstance(request, CheckFaithfulness):
+            return self._too_large()
+        return self._work(*map(int, request.title.split()))
+
+    def failed(self, error, request):
+        return Failed(FailureKind.DEFECT, str(error))
+
+    def look_here(self, l0_xy):
+        self.steered.append(l0_xy)
+
+    def _work(self, number, steps):
         try:
-            for step in range(request["steps"]):
-                yield Say.step(f"step {step}")
+            for step in range(steps):
+                yield Working(Step.LOOKING, Progress(0, steps))
                 self.began.setdefault((number, step), Event()).set()
                 gate = self.steps.setdefault((number, step), Event())
                 assert gate.wait(10)
-            return Say("done")
+            return Analysed(Path("f.h5"), False, 1.0)
         finally:
             self.closed.append(number)
 
-    def _fail(self, request):
-        yield Say.step("failing")
+    def _fail(self):
+        yield Working(Step.GROUPING_TISSUE)
         raise ValueError("this went wrong")
 
-    def _too_large(self, request):
-        yield Say.step("growing")
-        return Say("done", arrays={"large": np.zeros(1)})
+    def _too_large(self):
+        yield Working(Step.REMOVING)
+        return FaithfulnessChecked(LARGE)
 
-    def _explain(self, error, request):
-        return Failure("other", str(error))
+    def ask(self, number, kind=AskWithout, steps=1):
+        some = {"features": Path("f"), "title": f"{number} {steps}"}
+        if kind is Analyse:
+            some["slide"] = Path("s")
+        if kind in (AskWithout, CheckFaithfulness):
+            some["model"] = Path("m")
+        if kind is AskWithout:
+            some["l0_polygons"] = ()
+        self.say(kind(**some), number)
 
-    def _steer(self, number, request):
-        self.steered.append(number)
-
-    def ask(self, number, do="what_if", steps=1):
-        self.say(id=number, do=do, steps=steps)
-
-    def say(self, **request):
-        self.wire.asked.put(request)
+    def say(self, message, number=None):
+        self.wire.asked.put(encode(message, number, None))
 
     def let(self, number, *steps):
         for step in steps:
@@ -93,14 +128,14 @@ class Bench:
     def wait(self, number, step=0):
         assert self.began.setdefault((number, step), Event()).wait(10)
 
-    def until(self, number, *events):
+    def until(self, number, *types):
         seen = []
-        while not seen or seen[-1][0] != number or seen[-1][1] not in events:
+        while not (seen and seen[-1][0] == number and isinstance(seen[-1][1], types)):
             seen.append(self.wire.said.get(timeout=10))
         return seen
 
     def close(self):
-        self.wire.asked.put({"do": "stop"})
+        self.say(Stop())
         for thread in (self._listening, self._serving):
             thread.join(10)
             assert not thread.is_alive()
@@ -115,134 +150,136 @@ def bench(monkeypatch):
 
 
 def ends(seen):
-    return [(number, event) for number, event, _ in seen if event in ENDS]
+    return [(number, type(one)) for number, one in seen if isinstance(one, END_TYPES)]
 
 
 def heard(bench, number):
     """Wait until a request has been taken: what waits says so."""
-    assert bench.until(number, "progress")[-1] == (number, "progress", WAITING)
+    assert bench.until(number, Working)[-1] == (number, WAITING)
 
 
 def test_questions_are_answered_between_two_steps(bench):
-    bench.ask(1, "analyse", steps=3)
+    bench.ask(1, Analyse, steps=3)
     bench.wait(1, 0)
-    for number, do in ((2, "what_if"), (3, "analyse"), (4, "what_if")):
-        bench.ask(number, do)
+    for number, kind in ((2, AskWithout), (3, Analyse), (4, AskWithout)):
+        bench.ask(number, kind)
         heard(bench, number)
         bench.let(number, 0)
     bench.let(1, 0, 1, 2)
-    seen = bench.until(3, *ENDS)
-    assert ends(seen) == [(2, "done"), (4, "done"), (1, "done"), (3, "done")]
+    seen = bench.until(3, *END_TYPES)
+    assert ends(seen) == [(number, Analysed) for number in (2, 4, 1, 3)]
     # One after the other, each to its end, and all within one step.
-    assert [number for number, _, _ in seen] == [1, 2, 2, 4, 4, 1, 1, 3, 3]
+    assert [number for number, _ in seen] == [1, 2, 2, 4, 4, 1, 1, 3, 3]
 
 
 def test_a_question_does_not_wait_behind_analyses_that_wait(bench):
-    bench.ask(1, "analyse")
+    bench.ask(1, Analyse)
     bench.wait(1)
-    bench.ask(2, "analyse")
+    bench.ask(2, Analyse)
     heard(bench, 2)
     bench.ask(3)
     heard(bench, 3)
     bench.let(3, 0)
     bench.let(2, 0)
     bench.let(1, 0)  # its only step: the question comes after it, and first
-    assert ends(bench.until(2, *ENDS)) == [(1, "done"), (3, "done"), (2, "done")]
+    seen = bench.until(2, *END_TYPES)
+    assert ends(seen) == [(1, Analysed), (3, Analysed), (2, Analysed)]
 
 
 def test_what_fails_in_a_question_does_not_end_the_analysis(bench):
-    bench.ask(1, "analyse", steps=2)
+    bench.ask(1, Analyse, steps=2)
     bench.wait(1, 0)
-    for number, do in ((2, "explore"), (3, "faithfulness")):
-        bench.ask(number, do)
+    for number, kind in ((2, MapTissue), (3, CheckFaithfulness)):
+        bench.ask(number, kind)
         heard(bench, number)
     bench.let(1, 0, 1)
-    seen = bench.until(1, *ENDS)
-    assert ends(seen) == [(2, "failed"), (3, "failed"), (1, "done")]
+    seen = bench.until(1, *END_TYPES)
+    assert ends(seen) == [(2, Failed), (3, Failed), (1, Analysed)]
 
 
 def test_an_analysis_is_cancelled_while_a_question_runs(bench):
-    bench.ask(1, "analyse", steps=9)
+    bench.ask(1, Analyse, steps=9)
     bench.wait(1, 0)
     bench.ask(2, steps=2)
     heard(bench, 2)
     bench.let(1, 0)
     bench.wait(2, 0)
-    bench.say(do="cancel", id=1)
+    bench.say(Cancel(1))
     bench.ask(3)
     heard(bench, 3)
     bench.let(3, 0)
     bench.let(2, 0, 1)
     # It ends as soon as that question has, without another step or question.
-    seen = bench.until(3, *ENDS)
-    assert ends(seen) == [(2, "done"), (1, "cancelled"), (3, "done")]
+    seen = bench.until(3, *END_TYPES)
+    assert ends(seen) == [(2, Analysed), (1, Cancelled), (3, Analysed)]
     assert (1, 1) not in bench.began
 
 
 def test_a_question_is_cancelled_in_its_turn_and_before_it(bench):
-    bench.ask(1, "analyse", steps=2)
+    bench.ask(1, Analyse, steps=2)
     bench.wait(1, 0)
     bench.ask(2, steps=9)
     heard(bench, 2)
     bench.ask(3)
     heard(bench, 3)
-    bench.say(do="cancel", id=3)
-    assert bench.until(3, *ENDS)[-1][1] == "cancelled"
+    bench.say(Cancel(3))
+    assert bench.until(3, *END_TYPES)[-1][1] == Cancelled()
     bench.let(1, 0)
     bench.wait(2, 0)
-    bench.say(do="cancel", id=2)
+    bench.say(Cancel(2))
     bench.ask(4)
     heard(bench, 4)  # and so the cancel before it
     bench.let(4, 0)
     bench.let(2, 0)
     bench.let(1, 1)
-    seen = bench.until(1, *ENDS)
-    assert ends(seen) == [(2, "cancelled"), (4, "done"), (1, "done")]
+    seen = bench.until(1, *END_TYPES)
+    assert ends(seen) == [(2, Cancelled), (4, Analysed), (1, Analysed)]
 
 
 def test_the_view_steers_the_analysis_and_never_a_question(bench):
-    bench.ask(1, "analyse", steps=2)
+    bench.ask(1, Analyse, steps=2)
     bench.wait(1, 0)
     bench.ask(2)
     heard(bench, 2)
     bench.let(1, 0)
     bench.wait(2, 0)
-    bench.say(do="from_here", id=2, l0_xy=[1, 1])
-    bench.say(do="from_here", id=1, l0_xy=[1, 1])
+    bench.say(LookHere(2, (2.0, 2.0)))
+    bench.say(LookHere(1, (1.0, 1.0)))
     bench.ask(3)
     heard(bench, 3)
-    assert bench.steered == [1]
+    assert bench.steered == [(1.0, 1.0)]
     for number in (2, 3):
         bench.let(number, 0)
     bench.let(1, 1)
-    bench.until(1, *ENDS)
+    bench.until(1, *END_TYPES)
 
 
 def test_stop_ends_the_question_and_the_analysis(bench):
-    bench.ask(1, "analyse", steps=9)
+    bench.ask(1, Analyse, steps=9)
     bench.wait(1, 0)
     bench.ask(2, steps=9)
     heard(bench, 2)
     bench.let(1, 0)
     bench.wait(2, 0)
-    bench.wire.asked.put({"do": "stop"})
+    bench.say(Stop())
     bench._listening.join(10)
     bench.let(2, 0)
     bench._serving.join(10)
     assert bench.closed == [2, 1]
-    assert all(event not in ENDS for _, event, _ in list(bench.wire.said.queue))
+    assert ends(bench.wire.said.queue) == []
 
 
 def test_only_what_waits_for_another_slide_says_so(bench):
     bench.ask(1)
     bench.wait(1)
     bench.ask(2)  # a question behind a question
-    bench.ask(3, "analyse")
-    heard_so_far = bench.until(3, "progress")
-    assert [number for number, _, message in heard_so_far if message == WAITING] == [3]
+    bench.ask(3, Analyse)
+    heard_so_far = bench.until(3, Working)
+    assert [number for number, message in heard_so_far if message == WAITING] == [3]
     for number in (1, 2, 3):
         bench.let(number, 0)
-    assert ends(bench.until(3, *ENDS)) == [(1, "done"), (2, "done"), (3, "done")]
+    seen = bench.until(3, *END_TYPES)
+    assert ends(seen) == [(1, Analysed), (2, Analysed), (3, Analysed)]
 
 
 # The same through the pipe, with real work
@@ -251,65 +288,66 @@ def test_only_what_waits_for_another_slide_says_so(bench):
 @pytest.fixture
 def region(analysed):
     """The left half of the slide."""
-    xy = read_tokens(analysed[-1]["features"]).xy
+    xy = read_tokens(analysed[-1].features).xy
     left, top = xy.min(axis=0)
     right, bottom = xy.max(axis=0) + 128
     half = (left + right) / 2
     corners = [[left, top], [half, top], [half, bottom], [left, bottom]]
-    return [np.array(corners, float).tolist()]
+    return (np.array(corners, float),)
+
+
+@pytest.fixture
+def slow(slide, tmp_path):
+    return analysis(slide, tmp_path / "slow", model=Path(bundled.SLIDE_MODEL))
 
 
 def test_a_slide_is_asked_about_while_another_is_analysed(
-    engine, analysed, region, slide, model, tmp_path
+    engine, analysed, region, slow, model, tmp_path
 ):
-    about = {"features": analysed[-1]["features"], "model": model, "region": region}
-    alone = engine.finish(engine.ask("what_if", **about))[-1]
-    slow = {"slide": slide, "model": "bundled", "features": tmp_path / "slow"}
-    analysis = engine.ask("analyse", **slow)
-    seen = engine.until("started", request=analysis)
-    other = engine.ask("analyse", **slow)
+    features = analysed[-1].features
+    without = AskWithout(features, "s", model, region)
+    alone = engine.answer(without)[-1]
+    first = engine.ask(slow)
+    seen = engine.until(Started, request=first)
+    other = engine.ask(slow)
     questions = [
-        engine.ask("what_if", **about),
-        engine.ask("explore", features=tmp_path / "none.h5"),
-        engine.ask("faithfulness", features=about["features"], model=model),
+        engine.ask(without),
+        engine.ask(MapTissue(tmp_path / "none.h5", "s")),
+        engine.ask(CheckFaithfulness(features, "s", model)),
     ]
     seen += engine.finish(other, seconds=120)
-    order = [(one["id"], one["event"]) for one in seen if one["event"] in ENDS]
-    assert order == [
-        (questions[0], "done"),
-        (questions[1], "failed"),
-        (questions[2], "done"),
-        (analysis, "done"),
-        (other, "done"),
+    assert ends_of(seen) == [
+        (questions[0], WithoutAnswered),
+        (questions[1], Failed),
+        (questions[2], FaithfulnessChecked),
+        (first, Analysed),
+        (other, Analysed),
     ]
     for number in (other, *questions):
-        first = next(one for one in seen if one["id"] == number)
-        assert {name: first[name] for name in WAIT} == WAIT
+        assert next(one for one in seen if one.request == number).message == WAITING
     # The answers are those that each gets alone.
     answer = next(
-        one for one in seen if (one["id"], one["event"]) == (questions[0], "done")
+        one.message for one in seen if isinstance(one.message, WithoutAnswered)
     )
-    assert answer["removed"] == alone["removed"]
-    assert answer["after"]["probabilities"] == pytest.approx(
-        alone["after"]["probabilities"]
+    assert answer.what_if.removed == alone.what_if.removed
+    assert answer.what_if.after.probabilities == pytest.approx(
+        alone.what_if.after.probabilities
     )
-    kept = [one for one in seen if one["event"] == "done"][-2:]
-    assert kept[0]["reused"] is False
-    assert kept[1]["reused"] is True
-    assert kept[0]["probabilities"] == pytest.approx(kept[1]["probabilities"], abs=1e-6)
+    found = {}
+    for one in seen:
+        if isinstance(one.message, Predicted):
+            found[one.request] = one.message.prediction.probabilities
+        elif isinstance(one.message, Analysed):
+            assert one.message.reused is (one.request == other)
+    assert found[first] == pytest.approx(found[other], abs=1e-6)
 
 
-def test_an_analysis_with_a_question_in_it_is_cancelled(
-    engine, analysed, model, slide, tmp_path
-):
-    slow = {"slide": slide, "model": "bundled", "features": tmp_path / "slow"}
-    analysis = engine.ask("analyse", **slow)
-    engine.until("started", request=analysis)
-    features = analysed[-1]["features"]
-    question = engine.ask("faithfulness", features=features, model=model)
-    while engine.until("progress", request=question)[-1]["message"] == WAITING:
+def test_an_analysis_with_a_question_in_it_is_cancelled(engine, analysed, model, slow):
+    number = engine.ask(slow)
+    engine.until(Started, request=number)
+    question = engine.ask(CheckFaithfulness(analysed[-1].features, "s", model))
+    while engine.until(Working, request=question)[-1].message == WAITING:
         pass
-    engine.say(do="cancel", id=analysis)
-    seen = engine.finish(analysis)
-    order = [(one["id"], one["event"]) for one in seen if one["event"] in ENDS]
-    assert order == [(question, "done"), (analysis, "cancelled")]
+    engine.say(Cancel(number))
+    seen = engine.finish(number)
+    assert ends_of(seen) == [(question, FaithfulnessChecked), (number, Cancelled)]

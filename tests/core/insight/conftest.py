@@ -1,11 +1,19 @@
 """A made-up cohort that a tiny model learns in seconds, and models of known answers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from spt_core import load_model
 from spt_core.learning.aggregators import GatedAttention, MeanPooling
+from spt_core.learning.model_card import (
+    Architecture,
+    ModelCard,
+    TokenKind,
+    TrainingSummary,
+)
 from spt_core.learning.model_file import SlideModel
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.training import train
@@ -99,15 +107,25 @@ def model(model_path):
     return load_model(model_path)
 
 
-def _card(dim):
-    return {
-        "classes": ["a", "b"],
-        "tokens": {**FACTS.__dict__, "dim": dim},
-        "views": {"crop_area": [100, 400], "max_tokens": 64, "mask_keep": [0.1, 0.8]},
-        "training": {"slides": 50, "slide_fingerprints": [], "patient_hmacs": []},
-        "architecture": {},
-        "metrics": {},
-    }
+def made_card(dim=DIM, *, facts=FACTS, **more):
+    """The card of a model that takes the made-up tokens."""
+    return ModelCard(
+        architecture=Architecture("mean", {"in_dim": dim}),
+        tokens=TokenKind.of(facts, dim),
+        training=TrainingSummary(slides=50),
+        classes=("a", "b"),
+        **more,
+    )
+
+
+def changed(model, **more):
+    """Put something else on a model's card."""
+    model.card = replace(model.card, **more)
+
+
+def trained_otherwise(model, **more):
+    """Put something else on a model's card, of its training."""
+    changed(model, training=replace(model.card.training, **more))
 
 
 def classifier_of_first_feature(dim, scale=4.0):
@@ -123,7 +141,7 @@ def classifier_of_first_feature(dim, scale=4.0):
 @pytest.fixture
 def mean_model():
     """Says a where the mean of the tokens' first feature is above 0."""
-    return SlideModel(MeanPooling(DIM), _card(DIM), classifier_of_first_feature(DIM))
+    return SlideModel(MeanPooling(DIM), made_card(), classifier_of_first_feature(DIM))
 
 
 @pytest.fixture
@@ -140,7 +158,7 @@ def looking_model():
     head = classifier_of_first_feature(DIM)
     with torch.no_grad():
         head.bias.copy_(torch.tensor([-4.0, 4.0]))
-    return SlideModel(encoder, _card(DIM), head)
+    return SlideModel(encoder, made_card(), head)
 
 
 @pytest.fixture

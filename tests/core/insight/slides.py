@@ -5,7 +5,8 @@ import torch
 from spt_core.learning.model_file import SlideModel, save_model
 from spt_core.learning.slide_encoder import SlideEncoder
 from spt_core.patches import EncodeSettings, load_encoder
-from tests.core.insight.conftest import _card
+from spt_core.tokens import TokenFacts
+from tests.core.insight.conftest import made_card
 from tests.core.patches.conftest import tissue_picture
 from tests.made_slides import write_svs
 
@@ -28,16 +29,15 @@ def make_model(path, *, seed=0):
     """An untrained encoder with classes, for the tokens of the small encoder."""
     torch.manual_seed(seed)
     encoder = load_encoder("small-random")
-    card = _card(64)
-    card["tokens"] = {
-        "encoder": "small-random",
-        "encoder_sha256": encoder.sha256,
-        "mpp": TARGET_MPP,
-        "patch_size": SIZE,
-        "patch_um": SIZE * TARGET_MPP,
-        "stain": "none",
-        "dim": 64,
-    }
+    facts = TokenFacts(
+        encoder="small-random",
+        encoder_sha256=encoder.sha256,
+        mpp=TARGET_MPP,
+        patch_size=SIZE,
+        patch_um=SIZE * TARGET_MPP,
+        stain="none",
+    )
+    card = made_card(64, facts=facts)
     slides = SlideEncoder(64, dim=32, depth=2, heads=2).eval()
     save_model(path, SlideModel(slides, card, torch.nn.Linear(32, 2)))
     return path

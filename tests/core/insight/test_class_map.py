@@ -12,13 +12,14 @@ from spt_core.insight.windows import (
     slide_windows,
     windows_like_training,
 )
-from tests.core.insight.conftest import DIM, finish, grid_tokens, made_slide
+from spt_core.learning.views import ViewSettings
+from tests.core.insight.conftest import DIM, changed, finish, grid_tokens, made_slide
 
 
 def test_windows_are_those_of_the_training():
-    like = windows_like_training({"crop_area": [100, 400], "max_tokens": 64})
+    like = windows_like_training(ViewSettings(crop_area=(100, 400), max_tokens=64))
     assert (like.side, like.stride, like.limit, like.fewest) == (16, 4, 64, 10)
-    unmasked = windows_like_training({"crop_area": [50, 78], "mask": False})
+    unmasked = windows_like_training(ViewSettings(crop_area=(50, 78), mask=False))
     assert (unmasked.side, unmasked.limit) == (8, 64)
 
 
@@ -128,6 +129,6 @@ def test_the_same_seed_gives_the_same_map(model):
 def test_mean_of_windows_of_a_mean_is_the_mean(mean_model):
     """Each window counts as the tokens that it stands for."""
     x = np.random.default_rng(0).normal(size=(333, DIM))
-    mean_model.card["views"]["mask"] = False
+    changed(mean_model, views=ViewSettings(mask=False))
     found = mean_window_embedding(mean_model, grid_tokens(x, cols=21))
     np.testing.assert_allclose(found, x.mean(axis=0), atol=1e-5)

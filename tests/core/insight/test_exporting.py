@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 import tifffile
 
-from spt_core import bundled, open_slide
+from spt_core import Findings, bundled, open_slide, write_findings
 from spt_core.cli import build_parser
 from spt_core.errors import InputError
-from spt_core.insight import Findings, write_findings
 from spt_core.insight.class_map import class_map
 from spt_core.insight.exporting import FORMATS, format_of
 from spt_core.insight.predicting import predict

@@ -251,7 +251,7 @@ def test_report_stands_alone_and_says_where_it_comes_from(exported):
         "not for diagnosis",
         prediction_sentence(prediction),
         "small-random",
-        model.card["tokens"]["encoder_sha256"],
+        model.card.tokens.encoder_sha256,
         prediction.fingerprint,
         "0.5 × 0.5 µm",
         "spt heatmap model.safetensors SLIDE --out",

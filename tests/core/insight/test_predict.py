@@ -15,11 +15,19 @@ from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.insight import results
 from spt_core.insight.class_map import class_map, mean_window_embedding
+from spt_core.insight.faithfulness import what_if
 from spt_core.insight.predicting import Patient, predict, read_for
 from spt_core.insight.wording import prediction_sentence
-from spt_core.learning.model_file import patient_hmac
+from spt_core.learning.model_card import Calibration, patient_hmac
 from spt_core.tokens import TokenFacts, read_tokens, write_tokens
-from tests.core.insight.conftest import DIM, finish, grid_tokens, made_slide
+from tests.core.insight.conftest import (
+    DIM,
+    changed,
+    finish,
+    grid_tokens,
+    made_slide,
+    trained_otherwise,
+)
 
 
 def test_result_types_maps_and_exploration_load_no_torch():
@@ -27,7 +35,8 @@ def test_result_types_maps_and_exploration_load_no_torch():
         "import sys, spt_core.insight.results, spt_core.insight.maps, "
         "spt_core.insight.exploring, spt_core.insight.windows, "
         "spt_core.insight.calibration, spt_core.insight.geojson, "
-        "spt_core.insight.overlay; "
+        "spt_core.insight.overlay, spt_core.insight.exporting, "
+        "spt_core.insight.tissue_map, spt_core.insight.wording; "
         "assert 'torch' not in sys.modules and 'sklearn' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -91,7 +100,7 @@ def test_scores_are_named_for_what_they_are(mean_model):
     tokens = grid_tokens(np.ones((40, DIM)) * 0.2)
     bare = predict(mean_model, tokens)
     assert "uncalibrated score" in prediction_sentence(bare)
-    mean_model.card["calibration"] = {"temperature": 2.0}
+    changed(mean_model, calibration=Calibration(temperature=2.0))
     calibrated = predict(mean_model, tokens)
     assert calibrated.calibrated
     assert "uncalibrated" not in prediction_sentence(calibrated)
@@ -104,17 +113,29 @@ def test_a_temperature_that_does_not_help_is_not_applied(mean_model):
     tokens = grid_tokens(np.ones((40, DIM)) * 0.2)
     bare = predict(mean_model, tokens)
     for before, after, helps in ((0.2, 0.1, True), (0.1, 0.1, False), (0, 0.1, False)):
-        mean_model.card["calibration"] = {
-            "temperature": 2.0,
-            "error_before": before,
-            "error_after": after,
-        }
+        known = Calibration(temperature=2.0, error_before=before, error_after=after)
+        changed(mean_model, calibration=known)
         found = predict(mean_model, tokens)
         assert found.calibrated is helps
         assert (found.probabilities == bare.probabilities).all() is not helps
         assert ("uncalibrated score" in prediction_sentence(found)) is not helps
-        drawn, _ = finish(class_map(mean_model, tokens))
-        assert drawn.calibrated is helps
+
+
+def test_calibration_is_claimed_of_whole_slides_alone(mean_model):
+    tokens = grid_tokens(np.ones((40, DIM)) * 0.2)
+    known = Calibration(temperature=2.0, error_before=0.2, error_after=0.1)
+    changed(mean_model, calibration=known)
+    whole = predict(mean_model, tokens, total=40)
+    part = predict(mean_model, tokens, total=41)
+    assert whole.calibrated
+    assert not part.calibrated
+    assert (part.probabilities == whole.probabilities).all()  # by another name
+    assert "uncalibrated score" in prediction_sentence(part)
+    drawn, _ = finish(class_map(mean_model, tokens))
+    assert not drawn.calibrated
+    asked = what_if(mean_model, tokens, np.arange(40) < 10)
+    assert asked.before.calibrated
+    assert not asked.after.calibrated
 
 
 def test_a_slide_or_patient_of_the_training_is_said(trained, model, mean_model):
@@ -126,7 +147,7 @@ def test_a_slide_or_patient_of_the_training_is_said(trained, model, mean_model):
     fresh = grid_tokens(made_slide(0, np.random.default_rng(9))[0])
     assert predict(model, fresh, patient=Patient("person1", key)).trained_on
     assert not predict(model, fresh, patient=Patient("nobody", key)).trained_on
-    mean_model.card["training"]["patient_hmacs"] = [patient_hmac("x", b"k")]
+    trained_otherwise(mean_model, patient_hmacs=frozenset({patient_hmac("x", b"k")}))
     assert not predict(mean_model, fresh, patient=Patient("x", b"other")).trained_on
 
 
@@ -153,7 +174,7 @@ def test_files_without_fingerprint_are_known_by_their_tokens(tmp_path, mean_mode
     half = tokens.__class__(x, tokens.p, tokens.xy, tokens.facts)
     write_tokens(path, half)
     (slide,) = open_cohort([path])
-    mean_model.card["training"]["slide_fingerprints"] = [slide.fingerprint()]
+    trained_otherwise(mean_model, slide_fingerprints=frozenset({slide.fingerprint()}))
     assert predict(mean_model, read_for(mean_model, path)).trained_on
 
 

@@ -8,7 +8,7 @@ from scipy.spatial.distance import cosine
 
 from spt_core.errors import InputError
 from spt_core.insight.maps import lattice_map, smoothed
-from spt_core.insight.model_card import read_model_card
+from spt_core.insight.model_words import read_model_words
 from spt_core.insight.regions import choose_regions, spread_out, stands_out
 from spt_core.insight.similarity import LookAlikes
 
@@ -92,6 +92,8 @@ def test_a_card_that_says_how_well_it_does(tmp_path):
     card = {
         "kind": "spt-slide-model",
         "about": "Names tumours.",
+        "architecture": {"name": "mean", "in_dim": 8},
+        "tokens": {"dim": 8},
         "training": {"slides": 72, "class_counts": {"a": 40, "b": 32}},
         "data": [{"name": "72 painted slides", "licence": "BSD-3-Clause"}],
         "judged_on": {"cohort": "24 other slides", "accuracy": 0.912, "folds": 3},
@@ -100,7 +102,7 @@ def test_a_card_that_says_how_well_it_does(tmp_path):
     header = json.dumps({"__metadata__": {"card": json.dumps(card)}}).encode()
     path = tmp_path / "model.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header)
-    found = read_model_card(path)
+    found = read_model_words(path)
     assert found.purpose == "Names tumours."
     assert found.learned_from == (
         "Learned from 72 slides (40 a and 32 b). 72 painted slides."
@@ -110,8 +112,8 @@ def test_a_card_that_says_how_well_it_does(tmp_path):
 
 
 def test_a_card_is_read_without_the_weights(model_path, tmp_path):
-    card = read_model_card(model_path)
-    assert card.classes == ["a", "b"]
+    card = read_model_words(model_path)
+    assert list(card.card.classes) == ["a", "b"]
     assert "a and b" in card.purpose
     assert "28 slides of 14 patients" in card.learned_from
     assert "14 a and 14 b" in card.learned_from
@@ -121,10 +123,10 @@ def test_a_card_is_read_without_the_weights(model_path, tmp_path):
     header = json.dumps({"__metadata__": {"card": "{}"}}).encode()
     other.write_bytes(len(header).to_bytes(8, "little") + header)
     with pytest.raises(InputError, match="card is missing"):
-        read_model_card(other)
+        read_model_words(other)
     for content in (b"", b"text that is no model", bytes(8) + b"{}"):
         other.write_bytes(content)
         with pytest.raises(InputError, match="not a slide model"):
-            read_model_card(other)
+            read_model_words(other)
     with pytest.raises(InputError, match="no model file"):
-        read_model_card(tmp_path / "gone.safetensors")
+        read_model_words(tmp_path / "gone.safetensors")

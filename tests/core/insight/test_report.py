@@ -17,7 +17,7 @@ from spt_core.insight.class_map import class_map
 from spt_core.insight.colours import EACH_ALONE, EVEN
 from spt_core.insight.geometry import Geometry, PixelSizeFrom
 from spt_core.insight.maps import attention_values
-from spt_core.insight.model_card import ModelCard, read_model_card
+from spt_core.insight.model_words import calibration_in_words, read_model_words
 from spt_core.insight.picture import tissue_picture
 from spt_core.insight.predicting import predict
 from spt_core.insight.regions import choose_regions
@@ -31,12 +31,27 @@ from spt_core.insight.wording import (
     coverage,
     pixel_size_note,
 )
-from tests.core.insight.conftest import DIM, STEP, finish, grid_tokens, made_slide
+from spt_core.learning.model_card import (
+    Architecture,
+    Calibration,
+    JudgedOn,
+    Metrics,
+    TrainingSummary,
+    read_model_card,
+)
+from tests.core.insight.conftest import (
+    DIM,
+    STEP,
+    changed,
+    finish,
+    grid_tokens,
+    made_slide,
+)
 from tests.core.insight.slides import make_model
 from tests.core.patches.conftest import tissue_picture as made_tissue
 from tests.made_slides import write_tiff
 
-DEMONSTRATION = bundled.slide_model_card()
+DEMONSTRATION = read_model_card(bundled.slide_model_path())
 
 
 def words_of(page):
@@ -68,15 +83,15 @@ def answer_of(page):
 
 
 def test_a_report_says_what_the_model_is_for(parts):
-    card = {
-        **parts.card,
-        "title": "Lung",
-        "purpose": "Names two kinds of lung tumour.",
-        "training": {"slides": 50, "patients": 40, "class_counts": {"a": 30, "b": 20}},
-        "judged_on": {"cohort": "30 slides of another hospital", "accuracy": 0.8},
-        "metrics": {"knn": 1.0, "knn_held_out": False, "effective_rank": 23.4},
-        "architecture": {"name": "transformer", "dim": 192, "depth": 2, "heads": 3},
-    }
+    card = replace(
+        parts.card,
+        title="Lung",
+        about="Names two kinds of lung tumour.",
+        training=TrainingSummary(50, patients=40, class_counts={"a": 30, "b": 20}),
+        judged_on=JudgedOn("30 slides of another hospital", accuracy=0.8),
+        metrics=Metrics(knn=1.0, knn_held_out=False, effective_rank=23.4),
+        architecture=Architecture("transformer", {"dim": 192, "depth": 2, "heads": 3}),
+    )
     page = report_page(replace(parts, card=card))
     words = words_of(page)
     for expected in (
@@ -111,8 +126,9 @@ def test_a_demonstration_is_plainly_one(parts):
 
 def test_calibration_in_words():
     def said(**known):
-        return ModelCard(Path("m"), {"calibration": known}).calibration
+        return calibration_in_words(Calibration(**known))
 
+    assert "scores" in calibration_in_words(None)
     assert "scores" in said()
     assert said(temperature=2.0) == "By a temperature of 2, measured."
     helped = {"temperature": 2.0, "error_before": 0.2, "error_after": 0.1}
@@ -124,7 +140,7 @@ def test_calibration_in_words():
 
 
 def test_without_a_model_nothing_is_made_up(parts):
-    words = words_of(report_page(replace(parts, card={}, model_name="no model")))
+    words = words_of(report_page(replace(parts, card=None, model_name="no model")))
     assert "What it is for" not in words
     assert "None" not in words
     assert "To make it again" not in words
@@ -275,7 +291,7 @@ def written(monkeypatch):
 
 def test_pictures_name_the_model_and_what_to_doubt(parts, written):
     picture = tissue_picture(parts.prediction, None)
-    title = read_model_card(bundled.slide_model_path()).title
+    title = read_model_words(bundled.slide_model_path()).title
 
     def said(verdict, geometry=parts.geometry, **options):
         written.clear()
@@ -298,7 +314,7 @@ def test_pictures_name_the_model_and_what_to_doubt(parts, written):
 def test_the_class_map_says_what_it_is(mean_model, written):
     tokens = grid_tokens(np.zeros((40 * 60, DIM)), cols=60)
     tokens.x[:, 0] = np.where(tokens.p[:, 1] < 30, 1.0, -1.0)
-    mean_model.card["classes"] = ["a", "the second of a rather long and wordy name"]
+    changed(mean_model, classes=("a", "the second of a rather long and wordy name"))
     found = predict(mean_model, tokens)
     drawn, _ = finish(class_map(mean_model, tokens))
     picture = tissue_picture(found, None)

@@ -13,7 +13,7 @@ import torch
 from spt_core import load_model
 from spt_core.learning.aggregators import AGGREGATORS
 from spt_core.learning.cohort import open_cohort
-from spt_core.learning.monitor import Monitor
+from spt_core.learning.monitor import SlideMonitor
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.slide_encoder import SlideEncoder
 from spt_core.learning.training import train
@@ -34,7 +34,7 @@ def cohort_folder(tmp_path_factory):
 
 def knn(folder, encoder):
     cohort = open_cohort(folder / "features", read_labels(folder / "labels.csv"))
-    return Monitor(cohort, 0).look(encoder.eval(), CPU, 0).knn
+    return SlideMonitor(cohort, 0).validate(encoder.eval(), CPU, 0).knn
 
 
 def learn(folder, out, objective, **changes):

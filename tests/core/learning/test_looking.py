@@ -1,5 +1,7 @@
 """What looks at embeddings: neighbours, spread, rank, a linear head, statistics."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,11 +9,20 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
+from spt_core.insight.predicting import _limit
+from spt_core.learning.cohort import Cohort, CohortSlide
 from spt_core.learning.linear_head import fit_linear_head
-from spt_core.learning.monitor import effective_rank, spread
-from spt_core.learning.statistics import QUANTILES, _summary, distance
+from spt_core.learning.statistics import (
+    MEAN_TOKEN,
+    QUANTILES,
+    _summary,
+    distance,
+    training_statistics,
+)
+from spt_core.tokens import TokenFacts
 from spt_core.training.curve import draw_curves
+from spt_core.training.knn import knn_probabilities, mean_class_accuracy
+from spt_core.training.signals import effective_rank, spread
 
 
 def plain_knn(h_known, y_known, one, classes, k):
@@ -89,7 +100,7 @@ def test_distances_are_those_of_slides_left_out(n):
     points = rng.normal(size=(n, 6)) @ axes
     statistics = {
         name: torch.as_tensor(value, dtype=torch.float32)
-        for name, value in _summary("embedding", points).items()
+        for name, value in _summary("embedding", points, range(n)).items()
     }
     quantiles = statistics["embedding_quantiles"]
     assert len(quantiles) == len(QUANTILES)
@@ -109,3 +120,61 @@ def test_curves_are_drawn(tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
     draw_curves(path, {"loss": ([1], [2.0])})
     draw_curves(path, {})
+
+
+def made_up_slides(rng, patients, axes, *, slides=4, within=0.1):
+    """Mean tokens (patients, slides, dim): patients differ, their slides hardly."""
+    middle = rng.normal(size=(patients, 1, len(axes)))
+    return (middle + within * rng.normal(size=(patients, slides, len(axes)))) @ axes
+
+
+def cohort_of(means, patients, tokens=8):
+    place = np.stack([np.arange(tokens)] * 2, axis=1).astype(np.int32)
+    return Cohort(
+        [
+            CohortSlide(
+                name=f"slide{number}",
+                p=place,
+                facts=TokenFacts(),
+                source=SimpleNamespace(shape=(tokens, len(mean)), dtype=mean.dtype),
+                x=np.repeat(mean[None], tokens, axis=0),
+                patient=patient,
+            )
+            for number, (mean, patient) in enumerate(zip(means, patients, strict=True))
+        ]
+    )
+
+
+def called_unlike(statistics, means):
+    far = distance(statistics, MEAN_TOKEN, torch.from_numpy(means))
+    limit = _limit(MEAN_TOKEN, statistics[f"{MEAN_TOKEN}_quantiles"])
+    return float((far > limit).float().mean())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_slides_of_new_patients_are_not_unlike(seed):
+    """20 patients with 4 slides each, whose slides resemble each other."""
+    rng = np.random.default_rng(seed)
+    axes = rng.normal(size=(64, 64)) * np.geomspace(1, 0.05, 64)
+    means = made_up_slides(rng, 20, axes).reshape(-1, 64)
+    names = [f"patient{n // 4}" for n in range(80)]
+    order = rng.permutation(80)
+    means, names = means[order], [names[n] for n in order]
+    new = made_up_slides(rng, 100, axes).reshape(-1, 64)
+    by_patient = training_statistics(cohort_of(means, names), means)
+    by_slide = training_statistics(cohort_of(means, [None] * 80), means)
+    assert called_unlike(by_patient, new) <= 0.01
+    assert called_unlike(by_slide, new) > 0.3
+    assert called_unlike(by_patient, new + 20) == 1
+    assert {name: value.shape for name, value in by_patient.items()} == {
+        name: value.shape for name, value in by_slide.items()
+    }
+
+
+def test_slides_of_a_single_patient_are_left_out_one_by_one():
+    rng = np.random.default_rng(0)
+    means = rng.normal(size=(12, 6))
+    one = training_statistics(cohort_of(means, ["a"] * 12), means)
+    each = training_statistics(cohort_of(means, [None] * 12), means)
+    for name, value in one.items():
+        torch.testing.assert_close(value, each[name])

@@ -103,7 +103,7 @@ def test_every_objective_has_the_one_signature(name):
     torch.manual_seed(0)
     encoder = SlideEncoder(8, dim=16, depth=1, heads=2)
     objective = build_objective(name, encoder, classes=3)
-    h = torch.randn(objective.views, 6, 16, requires_grad=True)
+    h = torch.randn(1 if name == "classify" else 2, 6, 16, requires_grad=True)
     labels = torch.arange(6) % 3
     h_target = torch.randn(h.shape) if objective.target is not None else None
     parts = objective(h, labels=labels, h_target=h_target)
@@ -128,6 +128,30 @@ def test_heads_are_the_papers():
     ]
     with pytest.raises(ValueError, match="batchnorm, paper"):
         projection_head(4, 4, head="deep")
+
+
+def test_vicregs_variance_is_not_normalised_away():
+    kinds = [type(layer) for layer in VICReg(512).head]
+    assert kinds == [nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear]
+    kinds = [type(layer) for layer in VICReg(512, head="paper").head]
+    assert kinds == [nn.Linear, nn.ReLU, nn.Linear]
+
+
+def test_vicregs_variance_term_sees_embeddings_shrink():
+    torch.manual_seed(0)
+    objective, h = VICReg(32), torch.randn(2, 64, 32) + 3
+    middle = h.mean(dim=(0, 1))
+    terms = [
+        float(objective(middle + share * (h - middle))["variance"].detach())
+        for share in (1.0, 1e-2, 1e-3, 1e-4)
+    ]
+    assert terms == sorted(terms)
+    assert terms[2] > terms[0] + 0.2
+    assert terms[3] > 0.95  # 1 is collapse
+    # and so does what they are projected to
+    with torch.no_grad():
+        objective.head[-1].weight.mul_(0.01)
+    assert float(objective(h)["variance"].detach()) > 0.95
 
 
 def test_defaults_are_the_designs():

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 
-from spt_core.learning.batches import Plan
+from spt_core.learning.batches import SlidePlan
 from spt_core.learning.cohort import open_cohort
 from spt_core.learning.slide_encoder import SlideEncoder
 from spt_core.learning.views import ViewSettings
@@ -67,12 +67,12 @@ def gradients(folder, processes):
         torch.manual_seed(0)
         encoder = SlideEncoder(cohort.dim, dim=16, depth=2, heads=2)
         objective = build_objective(name, encoder, classes=3)
-        views = ViewSettings(views=objective.views)
-        plan = Plan(
+        views = ViewSettings(views=1 if name == "classify" else 2)
+        plan = SlidePlan(
             cohort, views, 8, 3, CPU, rank=processes.rank, world=processes.world
         )
         batch = plan.make(0)
-        labels = torch.from_numpy(cohort.class_numbers()[batch.slides])
+        labels = torch.from_numpy(cohort.class_numbers()[batch.items])
         compute = ExactStep(encoder, objective, device=CPU, processes=processes)
         loss = compute(batch, labels)["loss"]
         found[f"{name} loss"] = loss

@@ -1,16 +1,19 @@
 """The exact gradient: micro-batches, chunks, processes and lack of memory."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
 import spt_core.training.step as step_module
 from spt_core.devices import is_out_of_memory, with_back_off
-from spt_core.learning.batches import Plan
+from spt_core.learning.batches import SlidePlan, graph_floats
 from spt_core.learning.cohort import open_cohort
 from spt_core.learning.slide_encoder import SlideEncoder
 from spt_core.learning.views import ViewSettings
 from spt_core.tokens import read_labels
+from spt_core.training.batch import made_ahead
 from spt_core.training.objectives import build_objective
 from spt_core.training.processes import Processes
 from spt_core.training.step import ExactStep
@@ -30,18 +33,18 @@ def gradients(cohort, name, *, micro_batch=None, chunk=64, head="batchnorm"):
     torch.manual_seed(0)
     encoder = SlideEncoder(cohort.dim, dim=16, depth=2, heads=2)
     objective = build_objective(name, encoder, classes=3, head=head)
-    plan = Plan(
-        cohort, ViewSettings(views=objective.views), 24, seed=3, device=CPU, chunk=chunk
-    )
+    views = ViewSettings(views=1 if name == "classify" else 2)
+    plan = SlidePlan(cohort, views, 24, seed=3, device=CPU, chunk=chunk)
     compute = ExactStep(
         encoder,
         objective,
         device=CPU,
         processes=Processes(),
+        graph_floats=partial(graph_floats, encoder),
         micro_batch=micro_batch,
     )
     batch = plan.make(0)
-    labels = torch.from_numpy(cohort.class_numbers()[batch.slides])
+    labels = torch.from_numpy(cohort.class_numbers()[batch.items])
     loss = compute(batch, labels)["loss"]
     named = [*encoder.named_parameters(), *objective.named_parameters()]
     return float(loss), {n: w.grad.clone() for n, w in named if w.grad is not None}
@@ -70,9 +73,9 @@ def test_one_pass_is_plain_backpropagation(cohort):
     torch.manual_seed(0)
     encoder = SlideEncoder(cohort.dim, dim=16, depth=2, heads=2)
     objective = build_objective("simclr", encoder)
-    plan = Plan(cohort, ViewSettings(), 24, seed=3, device=CPU, chunk=1000)
+    plan = SlidePlan(cohort, ViewSettings(), 24, seed=3, device=CPU, chunk=1000)
     (chunk,) = plan.make(0).chunks
-    h = encoder(chunk.x, chunk.p, chunk.mask)[chunk.places.argsort()]
+    h = encoder(*chunk.inputs)[chunk.places.argsort()]
     loss = objective(h.view(2, 24, 16))["loss"]
     loss.backward()
     named = [*encoder.named_parameters(), *objective.named_parameters()]
@@ -107,14 +110,14 @@ def test_a_frozen_encoder_gets_no_gradient(cohort):
     encoder = SlideEncoder(cohort.dim, dim=16, depth=1, heads=2).requires_grad_(False)
     objective = build_objective("classify", encoder, classes=3)
     compute = ExactStep(encoder, objective, device=CPU, processes=Processes())
-    batch = Plan(cohort, ViewSettings(views=1), 24, seed=0, device=CPU).make(0)
-    compute(batch, torch.from_numpy(cohort.class_numbers()[batch.slides]))
+    batch = SlidePlan(cohort, ViewSettings(views=1), 24, seed=0, device=CPU).make(0)
+    compute(batch, torch.from_numpy(cohort.class_numbers()[batch.items]))
     assert all(weight.grad is None for weight in encoder.parameters())
     assert objective.classifier.weight.grad.abs().sum() > 0
 
 
 def test_every_slide_is_used_once_an_epoch(cohort):
-    plan = Plan(cohort, ViewSettings(), 8, seed=0, device=CPU)
+    plan = SlidePlan(cohort, ViewSettings(), 8, seed=0, device=CPU)
     for epoch in range(3):
         seen = np.concatenate([plan.slides(3 * epoch + step) for step in range(3)])
         np.testing.assert_array_equal(np.sort(seen), np.arange(24))
@@ -122,27 +125,27 @@ def test_every_slide_is_used_once_an_epoch(cohort):
 
 
 def test_batches_made_ahead_are_those_made_alone(cohort):
-    plan = Plan(cohort, ViewSettings(), 8, seed=0, device=CPU)
-    with plan.from_step(2, 7) as batches:
+    plan = SlidePlan(cohort, ViewSettings(), 8, seed=0, device=CPU)
+    with made_ahead(plan.make, 2, 7) as batches:
         for step, batch in enumerate(batches, start=2):
             alone = plan.make(step)
-            np.testing.assert_array_equal(batch.slides, alone.slides)
+            np.testing.assert_array_equal(batch.items, alone.items)
             for one, other in zip(batch.chunks, alone.chunks, strict=True):
-                torch.testing.assert_close(one.x, other.x, atol=0, rtol=0)
-                torch.testing.assert_close(one.p, other.p)
+                torch.testing.assert_close(one.inputs, other.inputs, atol=0, rtol=0)
 
 
 def test_two_ranks_share_the_batch_of_one(cohort):
     def views(rank, world):
-        plan = Plan(
+        plan = SlidePlan(
             cohort, ViewSettings(), 8, seed=0, device=CPU, rank=rank, world=world
         )
         made = plan.make(1)
         share, found = 8 // world, {}
         for chunk in made.chunks:
-            for place, x, mask in zip(chunk.places, chunk.x, chunk.mask, strict=True):
+            xs, _, masks = chunk.inputs
+            for place, x, mask in zip(chunk.places, xs, masks, strict=True):
                 view, slide = divmod(int(place), share)
-                found[view, int(made.slides[rank * share + slide])] = x[mask]
+                found[view, int(made.items[rank * share + slide])] = x[mask]
         return found
 
     alone, parts = views(0, 1), {**views(0, 2), **views(1, 2)}

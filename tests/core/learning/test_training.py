@@ -11,17 +11,21 @@ import pytest
 import torch
 
 from spt_core import load_model, read_tokens
+from spt_core.card_file import read_record
 from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.events import Note, Progress
 from spt_core.learning.cohort import open_cohort
-from spt_core.learning.model_file import patient_hmac, read_card
-from spt_core.learning.monitor import Collapsed, Monitor, NotLearning, Validation
+from spt_core.learning.model_card import Architecture, patient_hmac, read_model_card
+from spt_core.learning.monitor import SlideMonitor
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.statistics import distance
 from spt_core.learning.training import DivergedError, Epoch, resume, train
 from spt_core.learning.views import ViewSettings
 from spt_core.tokens import read_labels
+from spt_core.training.alarms import Collapsed, NotLearning
+from spt_core.training.objectives import VICReg
+from spt_core.training.signals import Validation
 from spt_core.training.step import ExactStep
 from tests.core.learning.runs import (
     TINY,
@@ -59,13 +63,13 @@ def test_a_run_leaves_everything(undisturbed):
 def test_the_model_file_says_what_it_is(undisturbed, cohort):
     model = load_model(undisturbed[1].best)
     card = model.card
-    assert card["architecture"] == {"name": "transformer", "in_dim": 32, **TINY}
-    assert card["objective"] == "simclr"
-    assert card["tokens"]["encoder"] == "made-up"
-    assert card["tokens"]["mpp"] == 0.5
-    assert card["training"]["slides"] == 18
-    assert len(card["training"]["slide_fingerprints"]) == 18
-    assert "not for diagnosis" in card["notice"]
+    assert card.architecture == Architecture("transformer", {"in_dim": 32, **TINY})
+    assert card.objective == "simclr"
+    assert card.tokens.encoder == "made-up"
+    assert card.tokens.mpp == 0.5
+    assert card.training.slides == 18
+    assert len(card.training.slide_fingerprints) == 18
+    assert "not for diagnosis" in read_record(undisturbed[1].best)["notice"]
     assert model.classes == []
     with pytest.raises(InputError, match="names no classes"):
         model.logits(torch.zeros(16))
@@ -132,7 +136,7 @@ def test_a_loss_that_stays_at_chance_is_said_once(
     cohort, tmp_path, monkeypatch, margin, times
 ):
     """A loss near the level of chance, for a wide and for a narrow meaning of near."""
-    monkeypatch.setattr("spt_core.training.loop.CHANCE_MARGIN", margin)
+    monkeypatch.setattr("spt_core.training.alarms.CHANCE_MARGIN", margin)
     still = tiny(
         cohort,
         tmp_path / "run",
@@ -144,13 +148,41 @@ def test_a_loss_that_stays_at_chance_is_said_once(
     said = [event for event in train(still) if isinstance(event, NotLearning)]
     assert len(said) == times
     assert all(f"chance ({np.log(11):.3f})" in one.message for one in said)
+    assert all("after 30 steps" in one.message for one in said)  # of 30
+    assert all("Try --head batchnorm." in one.message for one in said)
 
 
 def test_a_collapse_is_seen_and_said(cohort, tmp_path, monkeypatch):
-    monkeypatch.setattr("spt_core.learning.trainer.COLLAPSED_SPREAD", 10.0)
-    monkeypatch.setattr("spt_core.training.loop.COLLAPSED_SPREAD", 10.0)
+    monkeypatch.setattr("spt_core.training.alarms.COLLAPSED_SPREAD", 10.0)
     seen, _ = finish(train(tiny(cohort, tmp_path / "run", epochs=2)))
     assert sum(isinstance(event, Collapsed) for event in seen) == 1
+
+
+def test_embeddings_that_become_one_are_seen_and_said(cohort, tmp_path, monkeypatch):
+    """Views that only have to agree, and nothing that keeps slides apart."""
+
+    class Agree(VICReg):
+        def __init__(self, dim, **options):
+            super().__init__(dim, variance=0, covariance=0)
+            self.head = torch.nn.Identity()
+
+    monkeypatch.setattr(
+        "spt_core.learning.finish.build_objective", lambda _, e, **o: Agree(e.dim)
+    )
+    run = tiny(
+        *(cohort, tmp_path / "run", "vicreg"),
+        batch_size=18,
+        epochs=200,
+        learning_rate=1e-2,
+        weight_decay=0.0,
+        validate_epochs=10,
+        checkpoint_steps=1000,
+    )
+    seen, _ = finish(train(run))
+    spreads = [event.spread for event in seen if isinstance(event, Validation)]
+    (said,) = (event for event in seen if isinstance(event, Collapsed))
+    assert min(spreads) < spreads[0] / 100
+    assert "the model has collapsed" in said.message
 
 
 def test_fine_tuning_from_a_pretrained_model(undisturbed, cohort, tmp_path):
@@ -163,7 +195,7 @@ def test_fine_tuning_from_a_pretrained_model(undisturbed, cohort, tmp_path):
     _, result = finish(train(free))
     with pytest.raises(AssertionError):
         assert_bitwise(result.last, start)
-    assert read_card(result.last)["training"]["from_pretrained"]
+    assert read_model_card(result.last).training.from_pretrained
 
 
 @pytest.mark.parametrize("model", ["abmil", "mean", "max"])
@@ -184,9 +216,9 @@ def test_held_out_slides_are_never_learned_from(cohort, tmp_path):
     )
     run = tiny(cohort, tmp_path / "run", labels=str(tmp_path / "labels.csv"))
     _, result = finish(train(run))
-    card = read_card(result.best)
-    assert card["training"]["slides"] == 12
-    assert card["metrics"]["knn_held_out"]
+    card = read_model_card(result.best)
+    assert card.training.slides == 12
+    assert card.metrics.knn_held_out
 
 
 def monitor_of(cohort, tmp_path, splits):
@@ -196,7 +228,7 @@ def monitor_of(cohort, tmp_path, splits):
         + "\n".join(f"{line},{s}" for line, s in zip(lines, splits, strict=True))
     )
     labels = read_labels(tmp_path / "labels.csv")
-    return Monitor(open_cohort(cohort / "features", labels), seed=0)
+    return SlideMonitor(open_cohort(cohort / "features", labels), seed=0)
 
 
 @pytest.mark.parametrize("trained_on", ["train", ""])
@@ -228,7 +260,7 @@ def scaled_on_the_cpu(monkeypatch):
         made.append(torch.amp.GradScaler(device.type))
         return made[-1]
 
-    monkeypatch.setattr("spt_core.training.loop.gradient_scaler", gradient_scaler)
+    monkeypatch.setattr("spt_core.training.run.gradient_scaler", gradient_scaler)
     return made
 
 
@@ -294,7 +326,7 @@ def test_patients_are_known_by_hmac_alone(cohort, tmp_path):
     assert model.trained_on_patient("JANE-DOE-3", key)
     assert not model.trained_on_patient("JANE-DOE-33", key)
     assert patient_hmac("JANE-DOE-3", b"x") != patient_hmac("JANE-DOE-3", key)
-    assert model.trained_on_slide(model.card["training"]["slide_fingerprints"][0])
+    assert all(map(model.trained_on_slide, model.card.training.slide_fingerprints))
 
 
 def test_wrong_settings_are_refused_before_anything_is_written(cohort, tmp_path):
@@ -358,7 +390,7 @@ def test_files_that_are_no_models(tmp_path, cohort):
     with pytest.raises(InputError, match="no model file"):
         load_model(tmp_path / "none.safetensors")
     (tmp_path / "text.safetensors").write_text("hello")
-    with pytest.raises(InputError, match="not a model file"):
+    with pytest.raises(InputError, match="not a slide model"):
         load_model(tmp_path / "text.safetensors")
 
 

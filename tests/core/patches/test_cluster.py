@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import signal
 import threading
 import time
 
@@ -16,6 +15,7 @@ from spt_core.events import Progress
 from spt_core.patches import SlideStarted, encode_slides, slide_tasks
 from spt_core.patches.cluster import encode_on_cluster
 from tests.core.patches.conftest import SETTINGS, make_slide, run_through
+from tests.processes import kill
 
 # dask's own, when a process dies under its hands.
 pytestmark = [
@@ -51,7 +51,7 @@ def test_a_killed_workers_slides_are_redone_and_nothing_is_twice(tmp_path):
             seen.append(event)
             if isinstance(event, SlideStarted) and not killed.is_set():
                 time.sleep(0.1)
-                os.kill(victim, getattr(signal, "SIGKILL", signal.SIGTERM))
+                kill(victim)
                 killed.set()
     assert killed.is_set()
     assert sorted(r.name for r in results) == [f"s{i}" for i in range(4)]

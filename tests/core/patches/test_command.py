@@ -10,7 +10,8 @@ from spt_core.errors import InputError
 from spt_core.patches.folder import find_slides
 from spt_core.slides import open_slide
 from tests.core.patches.conftest import make_slide, tissue_picture
-from tests.made_slides import SHARED, write_tiff
+from tests.made_slides import write_tiff
+from tests.slides_folder import FOLDER, needs
 
 OPTIONS = ["--encoder", "small-random", "--patch-size", "64", "--target-mpp", "1"]
 
@@ -154,10 +155,10 @@ def test_a_folder_is_a_dicom_slide_only_if_it_holds_one_series_alone(tmp_path, s
     assert found_in(tmp_path) == ["one/b.dcm", "one/below/s.svs", "one/sr.dcm"]
 
 
-DICOM = SHARED / "slides" / "dicom_cmu_small"
+DICOM = FOLDER / "slides" / "dicom_cmu_small"
 
 
-@pytest.mark.skipif(not DICOM.exists(), reason="the shared slides are not here")
+@needs(DICOM)
 def test_real_dicom_files_beside_another_slide(tmp_path):
     uid = b"1.2.826.0.1.3680043.8.498.21577574112843936045397065457192622591"
     for folder in ("mixed", "whole", "two"):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import pickle
 import threading
 import time
 
@@ -24,6 +25,7 @@ from spt_core.patches import (
     slide_tasks,
 )
 from spt_core.patches.order import coarse_to_fine
+from spt_core.slides.grid import TooCoarseError
 from tests.core.patches.conftest import make_slide, run_through
 
 
@@ -235,3 +237,15 @@ def test_one_patch_and_none(tmp_path, settings):
         run_through(encode_slide(tmp_path / "glass.tif", tmp_path, large))
     left = {p.name for p in tmp_path.iterdir()}
     assert left == {"one.tif", "one.h5", "glass.tif"}
+
+
+def test_why_a_slide_failed_survives_the_way_from_a_worker(tmp_path, settings):
+    path = make_slide(tmp_path / "s.tif", 600, 500)
+    coarse = dataclasses.replace(settings, target_mpp=0.1)
+    _, (result,) = run_through(
+        encode_slides(slide_tasks([path], tmp_path / "f"), coarse)
+    )
+    error = pickle.loads(pickle.dumps(result)).error
+    assert isinstance(error, TooCoarseError)
+    assert (str(error), error.target_mpp) == (result.reason, 0.1)
+    assert error.mpp == pytest.approx(0.5)

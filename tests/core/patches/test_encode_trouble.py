@@ -14,7 +14,7 @@ import torch
 
 from spt_core import encode_slide, read_tokens
 from spt_core.errors import InputError
-from spt_core.events import Note
+from spt_core.events import Note, NoticeKind
 from spt_core.patches import (
     EncodeSettings,
     SlideStarted,
@@ -63,10 +63,14 @@ def test_memory_that_does_not_suffice_halves_the_batch(
 
     encoder.module = Hungry(encoder.module)
     one_lane = dataclasses.replace(settings, lanes=1)
-    _, result = run_through(
+    events, result = run_through(
         encode_slide(slide_path, tmp_path, one_lane, encoder=encoder)
     )
     np.testing.assert_allclose(read_tokens(result.path).x, encoded[2].x, atol=1e-5)
+    # The person hears of it, once.
+    (note,) = [e for e in events if isinstance(e, Note)]
+    assert note.kind == NoticeKind.SMALLER_BATCHES
+    assert "smaller batches" in note.message
     # Halved until it fits, and never tried so large again.
     assert sizes.count(32) <= 1
     assert max(sizes[3:]) <= 4

@@ -16,7 +16,7 @@ from spt_core.errors import InputError
 from spt_core.patches import find_card, known_encoders, load_encoder
 from spt_core.patches.encoder import EncoderCard, TorchEncoder, resized
 from spt_core.patches.weights import stored_file
-from tests.made_slides import SHARED
+from tests.slides_folder import WEIGHTS, needs
 
 
 def stirred(model, seed=0):
@@ -166,12 +166,12 @@ def test_the_command_lists_and_knows_what_is_ready(capsys):
     assert main(["encoders", "get"]) == 2
 
 
-@pytest.mark.skipif(
-    not (SHARED.parent / "weights").exists(), reason="the shared weights are not here"
-)
+MOBILENET = WEIGHTS / "mobilenetv2_imagenet.safetensors"
+
+
+@needs(MOBILENET)
 def test_real_mobilenet_weights_load():
-    path = SHARED.parent / "weights" / "mobilenetv2_imagenet.safetensors"
-    encoder = load_encoder("mobilenetv2", path)
+    encoder = load_encoder("mobilenetv2", MOBILENET)
     with torch.inference_mode():
         x = encoder(pixels(2, 128), 128)
     assert x.shape == (2, 1280)

@@ -10,13 +10,13 @@ from scipy.ndimage import gaussian_filter
 from spt_core.patches.training.augment import (
     LUMA,
     STAINS,
-    Augmentation,
     _colour_change,
     _stain_change,
-    draw,
+    draw_views,
     make_views,
     middle,
 )
+from spt_core.patches.training.augmentation_settings import Augmentation
 
 NOTHING = Augmentation(
     scale=(1.0, 1.0), stretch=0, stain=0, brightness=0, contrast=0, saturation=0, hue=0,
@@ -35,7 +35,7 @@ def views_of(tiles, numbers, size=40, um=0.5, mpp=0.5):
 
 
 def numbers_of(n, how=NOTHING, seed=0, **changes):
-    drawn = draw(np.random.default_rng(seed), n, how)
+    drawn = draw_views(np.random.default_rng(seed), n, how)
     return replace(drawn, turns=np.zeros(n, np.int64), **changes)
 
 
@@ -135,7 +135,11 @@ def test_views_are_a_function_of_the_generator():
     how = Augmentation()
     first, again, other = (
         make_views(
-            tiles, np.full(4, 0.4), draw(np.random.default_rng(s), 4, how), 32, 0.5
+            tiles,
+            np.full(4, 0.4),
+            draw_views(np.random.default_rng(s), 4, how),
+            32,
+            0.5,
         )
         for s in (3, 3, 4)
     )

@@ -62,7 +62,7 @@ def test_tables_say_whose_tiles_are(folder):
 
 def test_without_a_table_every_tile_is_its_own(folder):
     pool, notes = filled(settings_for(folder, tables=()))
-    assert len(pool.orphans) == len(pool) == pool.patient_count == 96
+    assert len(pool.without_patient) == len(pool) == pool.patient_count == 96
     assert pool.by_patient == []
     assert "--tile-mpp" in notes[0]
 
@@ -215,7 +215,7 @@ def test_simclr_sees_every_tile_once_an_epoch(folder):
     seen = np.concatenate([plan.tiles(step) for step in range(4)])
     assert sorted(seen) == list(range(96))
     batch = plan.make(2)
-    assert np.array_equal(batch.slides, plan.tiles(2))
+    assert np.array_equal(batch.items, plan.tiles(2))
     assert batch.count == 48
     places = torch.cat([chunk.places for chunk in batch.chunks])
     assert torch.equal(places, torch.arange(48))
@@ -223,9 +223,9 @@ def test_simclr_sees_every_tile_once_an_epoch(folder):
 
 def test_processes_share_one_batch(folder):
     whole = plan_of(folder)
-    one = torch.cat([chunk.x for chunk in whole.make(1).chunks])
+    one = torch.cat([chunk.inputs[0] for chunk in whole.make(1).chunks])
     parts = [
-        torch.cat([c.x for c in replace(whole, rank=r, world=2).make(1).chunks])
+        torch.cat([c.inputs[0] for c in replace(whole, rank=r, world=2).make(1).chunks])
         for r in (0, 1)
     ]
     split = [part.unflatten(0, (2, 12)) for part in parts]

@@ -12,21 +12,22 @@ from torch import nn
 from torchvision.models import resnet18
 
 from spt_core import read_tokens
-from spt_core.card_file import stated_card
+from spt_core.card_file import read_record
 from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.events import Progress
-from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
-from spt_core.learning.monitor import Validation
 from spt_core.patches import find_card, load_encoder
+from spt_core.patches.encoder_card import read_encoder_card
 from spt_core.patches.training import (
     PatchTrainSettings,
     resume_patches,
     train_patches,
 )
-from spt_core.patches.training.augment import Augmentation
+from spt_core.patches.training.augmentation_settings import Augmentation
 from spt_core.patches.training.network import PatchNetwork, blocks, graph_floats
-from spt_core.training.loop import DivergedError
+from spt_core.training.alarms import DivergedError
+from spt_core.training.knn import knn_probabilities, mean_class_accuracy
+from spt_core.training.signals import Validation
 from tests.core.patches.conftest import make_slide
 from tests.core.patches_training.made_tiles import picture, write_tiles
 from tests.events import run_through as finish
@@ -159,13 +160,14 @@ def test_a_loss_that_is_no_number_stops_the_run(folder, tmp_path):
 
 def test_the_card_says_what_it_is_and_names_nobody(undisturbed, folder):
     path = undisturbed[1].encoder
-    card = stated_card(path)
-    assert card["kind"] == "spt-patch-encoder"
-    assert card["architecture"] == "small-random"
-    assert (card["dim"], card["patch_size"], card["mpp"]) == (64, 48, 0.5)
-    assert card["training"]["method"] == "simclr"
-    assert (card["training"]["patches"], card["training"]["patients"]) == (96, 12)
-    assert "diagnosis" in card["notice"]
+    card = read_encoder_card(path)
+    assert card.architecture == "small-random"
+    assert (card.dim, card.patch_size, card.mpp) == (64, 48, 0.5)
+    assert card.training.method == "simclr"
+    assert (card.training.patches, card.training.patients) == (96, 12)
+    stated = read_record(path)
+    assert stated["kind"] == "spt-patch-encoder"
+    assert "diagnosis" in stated["notice"]
     content = path.read_bytes()
     for name in (b"p3-1", b"s3-1", str(folder).encode(), b"tiles.csv"):
         assert name not in content
@@ -256,12 +258,12 @@ def test_blocks_of_real_networks_come_in_order():
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"method": "magic"}, "the method is one of simclr, hidisc"),
-        ({"views": 1}, "two views"),
+        ({"method": "magic"}, "no method 'magic'. Choose one of: simclr, hidisc"),
+        ({"views": 1}, "views must be at least 2, not 1"),
         ({"blend": 0.5}, "without a start"),
-        ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": 0}, "batch_size must be greater than 0, not 0"),
         ({"level_weights": (0, 0, 0)}, "weights"),
-        ({"mpp": -1.0}, "mpp is -1.0"),
+        ({"mpp": -1.0}, "mpp must be greater than 0, not -1"),
     ],
 )
 def test_settings_that_do_not_work_are_said(folder, tmp_path, changes, sentence):

@@ -25,7 +25,7 @@ _DARKEST = 1 / 256
 
 
 @dataclass(frozen=True, eq=False)
-class ViewNumbers:
+class ViewParameters:
     """The parameters of n views; each array's first axis is the view's."""
 
     scale: NDArray[np.float64]
@@ -36,11 +36,11 @@ class ViewNumbers:
     colour: NDArray[np.float64]  # (n, 3, 4): RGB to RGB, 0 to 1
     blur: NDArray[np.float64]  # standard deviation in pixels; 0: none
 
-    def part(self, rows: slice) -> "ViewNumbers":
-        return ViewNumbers(**{name: part[rows] for name, part in vars(self).items()})
+    def part(self, rows: slice) -> "ViewParameters":
+        return ViewParameters(**{name: part[rows] for name, part in vars(self).items()})
 
 
-def draw(rng: np.random.Generator, n: int, how: Augmentation) -> ViewNumbers:
+def draw_views(rng: np.random.Generator, n: int, how: Augmentation) -> ViewParameters:
     """Draw the parameters of n views."""
 
     def around(amount: float, *shape: int) -> NDArray[np.float64]:
@@ -48,7 +48,7 @@ def draw(rng: np.random.Generator, n: int, how: Augmentation) -> ViewNumbers:
 
     low, high = np.log(how.scale)
     blurred = rng.random(n) < how.blur
-    return ViewNumbers(
+    return ViewParameters(
         scale=np.exp(rng.uniform(low, high, n)),
         stretch=np.exp(around(how.stretch)),
         place=rng.random((n, 2)),
@@ -65,7 +65,7 @@ def draw(rng: np.random.Generator, n: int, how: Augmentation) -> ViewNumbers:
 
 
 def make_views(
-    tiles: list[Pixels], um: NDArray[np.floating], numbers: ViewNumbers, size: int,
+    tiles: list[Pixels], um: NDArray[np.floating], numbers: ViewParameters, size: int,
     mpp: float,
 ) -> Tensor:  # fmt: skip
     """Views (n, 3, size, size) uint8 of n tiles.
@@ -73,9 +73,9 @@ def make_views(
     Parameters
     ----------
     um : (n,)
-        Micrometres a pixel of each tile.
+        Micrometres per pixel of each tile.
     mpp
-        Micrometres a pixel of a view at scale 1.
+        Micrometres per pixel of a view at scale 1.
     """
     crops = torch.cat(
         [
@@ -94,7 +94,7 @@ def make_views(
 
 def middle(tile: Pixels, um: float, size: int, mpp: float) -> Tensor:
     """The plain view (1, 3, size, size) uint8 of a tile's middle, as in use."""
-    plain = ViewNumbers(
+    plain = ViewParameters(
         scale=np.ones(1), stretch=np.ones(1), place=np.full((1, 2), 0.5),
         turns=np.zeros(1, np.int64), stain=np.zeros((1, 3, 4)),
         colour=np.zeros((1, 3, 4)), blur=np.zeros(1),
@@ -103,9 +103,9 @@ def middle(tile: Pixels, um: float, size: int, mpp: float) -> Tensor:
 
 
 def _crop(
-    tile: Pixels, pixels: float, numbers: ViewNumbers, i: int, size: int
+    tile: Pixels, pixels: float, numbers: ViewParameters, i: int, size: int
 ) -> Tensor:
-    """Of ``pixels`` a side at scale 1; as large as the tile where it is smaller."""
+    """``pixels`` on each side at scale 1; at most as large as the tile."""
     height, width = tile.shape[:2]
     side = pixels * numbers.scale[i]
     # One scale for both sides: a field is never squeezed because it is not square.

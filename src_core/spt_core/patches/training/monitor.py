@@ -1,16 +1,16 @@
-"""Is it learning? Signals from a fixed few tiles, seen as in use."""
+"""Is it learning? Signals from the features of a fixed few tiles, as in use."""
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spt_core.learning.knn import knn_probabilities, mean_class_accuracy
-from spt_core.learning.monitor import Validation, effective_rank, spread
 from spt_core.patches.training.augment import middle
 from spt_core.patches.training.network import PatchNetwork
 from spt_core.patches.training.pool import TilePool
+from spt_core.training.knn import knn_probabilities, mean_class_accuracy
+from spt_core.training.signals import Validation, effective_rank, spread
 
-LOOK_TILES = 512
+MOST_TILES = 512
 _AT_ONCE = 64
 
 
@@ -19,7 +19,7 @@ class PatchMonitor:
 
     def __init__(self, pool: TilePool, size: int, mpp: float, seed: int) -> None:
         order = np.random.default_rng([seed, 43]).permutation(len(pool))
-        order = order[np.argsort(pool.label[order] < 0, kind="stable")][:LOOK_TILES]
+        order = order[np.argsort(pool.label[order] < 0, kind="stable")][:MOST_TILES]
         self.chosen = np.sort(order)
         self.pool, self.size, self.mpp = pool, size, mpp
         self.y = pool.label[self.chosen]
@@ -27,7 +27,7 @@ class PatchMonitor:
         patients = pool.patient[self.chosen][self.asked]
         self.forbidden = patients[:, None] == patients[None, :]
 
-    def look(
+    def validate(
         self, network: PatchNetwork, device: torch.device, step: int
     ) -> Validation:
         h = self.features(network, device)

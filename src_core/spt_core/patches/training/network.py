@@ -6,12 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from spt_core.errors import InputError
-from spt_core.learning.batches import Batch
-from spt_core.training.step import ExactStep
+from spt_core.training.encoder import Encoder
 
 
-class PatchNetwork(nn.Module):
-    """A patch encoder's module as the training loop calls an encoder.
+class PatchNetwork(Encoder):
+    """A patch encoder's module, from pixels as they are stored.
 
     Parameters
     ----------
@@ -22,7 +21,6 @@ class PatchNetwork(nn.Module):
         Whether batch norms keep their statistics.
     """
 
-    name = "patches"
     shift: Tensor
     scale: Tensor
 
@@ -38,7 +36,6 @@ class PatchNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.module, self.dim = module, dim
-        self.config: dict[str, int] = {}
         self.frozen_statistics = frozen_statistics
         self.register_buffer("shift", torch.tensor(mean).view(1, 3, 1, 1) * 255)
         self.register_buffer("scale", torch.tensor(std).view(1, 3, 1, 1) * 255)
@@ -49,26 +46,24 @@ class PatchNetwork(nn.Module):
                 f"--freeze {freeze} leaves nothing to learn: there are {len(parts)} "
                 "blocks."
             )
-        self.still = parts[:freeze]
-        for part in self.still:
+        self.frozen = parts[:freeze]
+        for part in self.frozen:
             part.requires_grad_(False)
         self.train()
 
     def train(self, mode: bool = True) -> "PatchNetwork":
         super().train(mode)
-        still = self.modules() if self.frozen_statistics else self.still
-        for part in still:
+        fixed = self.modules() if self.frozen_statistics else self.frozen
+        for part in fixed:
             for inside in part.modules():
                 if isinstance(inside, nn.modules.batchnorm._BatchNorm):
                     inside.eval()
         return self
 
-    def forward(
-        self, x: Tensor, p: Tensor | None = None, mask: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, pixels: Tensor) -> Tensor:
         """Features (s, dim) of pixels (s, 3, h, w), 0 to 255."""
-        seen = x.to(torch.float32, memory_format=torch.channels_last)
-        out = self.module((seen - self.shift) / self.scale)
+        x = pixels.to(torch.float32, memory_format=torch.channels_last)
+        out = self.module((x - self.shift) / self.scale)
         return out.mean(dim=(2, 3)) if out.ndim == 4 else out
 
 
@@ -83,20 +78,8 @@ def blocks(module: nn.Module) -> list[nn.Module]:
     return [part for part in found if any(True for _ in part.parameters())]
 
 
-class PatchStep(ExactStep):
-    """The exact step, with graphs kept where a whole batch's fit in memory."""
-
-    floats_a_view: float = 0.0
-
-    def _graphs_fit(self, batch: Batch) -> bool:
-        if not self.floats_a_view:
-            x = batch.chunks[0].x[:1].to(self.device)
-            self.floats_a_view = graph_floats(self.encoder, x)
-        return 4 * self.floats_a_view * batch.count <= self.budget
-
-
-def graph_floats(network: nn.Module, x: Tensor) -> float:
-    """About how many numbers the graph of one view holds."""
+def graph_floats(network: nn.Module, pixels: Tensor) -> float:
+    """About how many numbers the graph of one view (1, 3, h, w) holds."""
     held = 0
 
     def count(tensor: Tensor) -> Tensor:
@@ -107,7 +90,7 @@ def graph_floats(network: nn.Module, x: Tensor) -> float:
     training = network.training
     network.eval()  # to look must not move batch norms' statistics
     with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-        network(x)
+        network(pixels)
     network.train(training)
     weights = sum(weight.numel() for weight in network.parameters())
-    return max(held - weights, x.numel())
+    return max(held - weights, pixels.numel())

@@ -1,7 +1,6 @@
 """Which tiles, in which views, make a step: a function of the seed alone."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,17 +8,22 @@ import torch
 from numpy.typing import NDArray
 
 from spt_core.devices import ready_to_copy
-from spt_core.learning.batches import Batch, Chunk, made_ahead
-from spt_core.patches.training.augment import draw, make_views
+from spt_core.patches.training.augment import draw_views, make_views
 from spt_core.patches.training.pool import TilePool
 from spt_core.patches.training.settings import PatchTrainSettings
+from spt_core.training.batch import (
+    ViewBatch,
+    ViewChunk,
+    shuffled_items,
+    steps_per_epoch,
+)
 
 CHUNK = 64
 
 
 @dataclass(frozen=True, eq=False)
 class PatchPlan:
-    """Batches of tiles; ``Batch.slides`` are the tiles' numbers in the pool.
+    """Batches of tiles, by their numbers in the pool.
 
     Attributes
     ----------
@@ -37,17 +41,18 @@ class PatchPlan:
     world: int = 1
 
     @property
+    def views(self) -> int:
+        return self.settings.views
+
+    @property
     def steps_per_epoch(self) -> int:
-        return max(1, len(self.pool) // self.batch)
+        return steps_per_epoch(len(self.pool), self.batch)
 
     def tiles(self, step: int) -> NDArray[np.int64]:
         """Numbers of the tiles of a whole batch."""
         if self.settings.method == "hidisc":
             return self._by_patient(step)
-        epoch, within = divmod(step, self.steps_per_epoch)
-        rng = np.random.default_rng([self.settings.seed, epoch])
-        order = rng.permutation(len(self.pool))
-        return order[within * self.batch : (within + 1) * self.batch]
+        return shuffled_items(len(self.pool), self.batch, step, self.settings.seed)
 
     def _by_patient(self, step: int) -> NDArray[np.int64]:
         """Patients, of each some slides, of each some tiles, until the batch is full.
@@ -56,10 +61,10 @@ class PatchPlan:
         """
         pool, (slides, patches) = self.pool, self.settings.group
         rng = np.random.default_rng([self.settings.seed, 37, step])
-        lone = round(self.batch * len(pool.orphans) / len(pool))
+        lone = round(self.batch * len(pool.without_patient) / len(pool))
         if not pool.by_patient:
             lone = self.batch
-        found: list[int] = rng.permutation(pool.orphans)[:lone].tolist()
+        found: list[int] = rng.permutation(pool.without_patient)[:lone].tolist()
         while len(found) < self.batch:
             before = len(found)
             taken = set(found)
@@ -74,15 +79,15 @@ class PatchPlan:
                 break  # every tile is in it
         return np.array(found[: self.batch], np.int64)
 
-    def make(self, step: int) -> Batch:
+    def make(self, step: int) -> ViewBatch:
         """This process's part of the batch of one step."""
         settings, whole = self.settings, self.tiles(step)
         share = len(whole) // self.world
         mine = slice(self.rank * share, (self.rank + 1) * share)
         rng = np.random.default_rng([settings.seed, 41, step])
         chunks = []
-        for view in range(settings.views):
-            numbers = draw(rng, len(whole), settings.augmentation).part(mine)
+        for view in range(self.views):
+            numbers = draw_views(rng, len(whole), settings.augmentation).part(mine)
             pixels = make_views(
                 [self.pool.tiles[tile] for tile in whole[mine]],
                 self.pool.um[whole[mine]],
@@ -91,21 +96,11 @@ class PatchPlan:
                 settings.mpp or 1.0,
             )
             chunks += list(self._chunks(pixels, view * share))
-        return Batch(whole, settings.views, chunks)
+        return ViewBatch(whole, self.views, chunks)
 
-    def _chunks(self, pixels: torch.Tensor, first: int) -> Iterator[Chunk]:
+    def _chunks(self, pixels: torch.Tensor, first: int) -> Iterator[ViewChunk]:
+        """Views (n, 3, size, size) in chunks; the first one's place is ``first``."""
         for start in range(0, len(pixels), CHUNK):
-            x = pixels[start : start + CHUNK]
-            n = len(x)
-            # A patch is all the token there is: no places, nothing padded.
-            yield Chunk(
-                torch.arange(first + start, first + start + n),
-                ready_to_copy(x, self.device),
-                torch.zeros((n, 1, 2), dtype=torch.int32),
-                torch.ones((n, 1), dtype=torch.bool),
-            )
-
-    def from_step(
-        self, first: int, last: int
-    ) -> AbstractContextManager[Iterator[Batch]]:
-        return made_ahead(self.make, first, last)
+            part = pixels[start : start + CHUNK]
+            places = torch.arange(first + start, first + start + len(part))
+            yield ViewChunk(places, (ready_to_copy(part, self.device),))

@@ -39,11 +39,11 @@ class TilePool:
     tiles
         (h, w, 3) uint8 each, of various sizes.
     um : (n,)
-        Micrometres a pixel of each.
+        Micrometres per pixel of each.
     slide, patient : (n,)
         Their numbers.
     known : (n,)
-        Whether somebody said whose it is.
+        Whether its patient is known.
     label : (n,)
         Class numbers, -1 where unknown.
     """
@@ -76,8 +76,8 @@ class TilePool:
         ]
 
     @cached_property
-    def orphans(self) -> NDArray[np.int64]:
-        """Tiles of which nobody knows whose they are."""
+    def without_patient(self) -> NDArray[np.int64]:
+        """Tiles whose patient is unknown."""
         return np.flatnonzero(~self.known)
 
 
@@ -87,7 +87,7 @@ def fill_pool(
     """Read tiles and sample slides until all is read or the memory is full.
 
     Slides and tiles take turns by slide, so that a memory too small for all holds a
-    fair share of each. What cannot be read is said and left out.
+    fair share of each. What cannot be read is reported and left out.
     """
     rng = np.random.default_rng([settings.seed, 31])
     budget = _Budget(int(settings.memory_gb * 1e9))
@@ -190,7 +190,7 @@ def _read_tile(
 def _sample_slide(
     origin: Origin, settings: PatchTrainSettings, share: int, rng: np.random.Generator
 ) -> tuple[float, list[Pixels], tuple[str, ...]]:
-    """Micrometres a pixel, and patches spread at random over the tissue."""
+    """Micrometres per pixel, and patches spread at random over the tissue."""
     slide = open_slide(origin.path, origin.mpp or settings.slide_mpp)
     side = round(ROOM * (settings.view_size or 1))
     mpp = settings.mpp or 1.0

@@ -9,8 +9,8 @@ import yaml
 
 from spt_core.errors import InputError
 from spt_core.hints import Device, Hint, check
-from spt_core.learning.settings import read_config
 from spt_core.patches.training.augmentation_settings import Augmentation
+from spt_core.training.config_file import read_config
 from spt_core.training.options import (
     CheckpointSteps,
     Head,
@@ -69,7 +69,7 @@ class PatchTrainSettings:
         str,
         Hint(
             "weights to start from: imagenet, none, or a file",
-            label="Start",
+            label="Start from",
             metavar="START",
         ),
     ] = "imagenet"

@@ -6,10 +6,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from spt_core.card_file import ENDING
 from spt_core.errors import InputError
 from spt_core.patches import weights
-from spt_core.patches.encoder import EncoderCard
-from spt_core.patches.encoder_file import read_encoder_card
+from spt_core.patches.encoder_card import EncoderCard, read_encoder_card
 from spt_core.patches.registry import HEADS, build_module, find_card
 
 
@@ -48,11 +48,11 @@ def load_start(arch: str, init: str, seed: int) -> Start:
             raise InputError(
                 f"--init {init} is neither 'imagenet', 'none', nor a file of weights."
             )
-        stated = read_encoder_card(path) if path.suffix == ".safetensors" else None
-        if stated is not None and stated["architecture"] != arch:
+        stated = read_encoder_card(path) if path.suffix == ENDING else None
+        if stated is not None and stated.architecture != arch:
             raise InputError(
-                f"{path.name} is a {stated['architecture']}: give --arch "
-                f"{stated['architecture']}."
+                f"{path.name} is a {stated.architecture}: give --arch "
+                f"{stated.architecture}."
             )
     weights.fill(module, weights.read(path), path, leave_out=HEADS)
     return start

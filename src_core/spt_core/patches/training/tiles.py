@@ -38,7 +38,7 @@ class Origin:
 
 def find_origins(sources: Sequence[str], tables: Sequence[str]) -> list[Origin]:
     """Tiles and slides among files and folders, with what the tables say of them."""
-    tiles, slides = _look(Path(source) for source in sources)
+    tiles, slides = _find_files(Path(source) for source in sources)
     rows = [row for table in tables for row in _read_table(Path(table))]
     by_slide = {slide_name(row.slide): row for row in rows if row.file is None}
     found = [
@@ -65,7 +65,7 @@ class _Row:
     label: str | None
 
 
-def _look(sources: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+def _find_files(sources: Iterable[Path]) -> tuple[list[Path], list[Path]]:
     tiles: dict[Path, None] = {}
     slides: dict[Path, None] = {}
     for source in sources:

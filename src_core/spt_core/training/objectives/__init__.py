@@ -1,7 +1,8 @@
-"""What a slide encoder learns by: one objective a module, one call signature."""
+"""What an encoder learns by: one objective per module, one call signature."""
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from spt_core.training.encoder import Encoder
 from spt_core.training.objectives.byol import BYOL
 from spt_core.training.objectives.classify import Classify
 from spt_core.training.objectives.objective import Objective
@@ -22,7 +23,7 @@ __all__ = [
 
 def build_objective(
     name: str,
-    encoder: nn.Module,
+    encoder: Encoder,
     *,
     head: str = "batchnorm",
     classes: int = 0,
@@ -30,7 +31,7 @@ def build_objective(
     momentum: float = 0.99,
 ) -> Objective:
     """Make an objective for an encoder, by its name on the command line."""
-    dim: int = encoder.dim  # type: ignore[assignment]
+    dim = encoder.dim
     if name == "classify":
         return Classify(dim, classes, class_weights=class_weights)
     if name == "byol":

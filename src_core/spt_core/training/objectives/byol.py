@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spt_core.training.encoder import Encoder
 from spt_core.training.heads import PROJECTED, projection_head
 from spt_core.training.objectives.objective import Objective
 
@@ -33,12 +34,11 @@ class BYOL(Objective):
     """One-layer projection and prediction, and the target network."""
 
     def __init__(
-        self, encoder: nn.Module, *, head: str = "batchnorm", momentum: float = 0.99
+        self, encoder: Encoder, *, head: str = "batchnorm", momentum: float = 0.99
     ) -> None:
         super().__init__()
-        dim: int = encoder.dim  # type: ignore[assignment]
         self.momentum = momentum
-        self.project = projection_head(dim, PROJECTED, head=head)
+        self.project = projection_head(encoder.dim, PROJECTED, head=head)
         self.predict = projection_head(PROJECTED, PROJECTED, head=head)
         self.target_encoder = deepcopy(encoder).requires_grad_(False)
         self.target_project = deepcopy(self.project).requires_grad_(False)

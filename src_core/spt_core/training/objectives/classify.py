@@ -1,6 +1,6 @@
-"""Classification: cross-entropy of a linear layer on the slide embedding.
+"""Classification: cross-entropy of a linear layer on the embedding.
 
-One view of a slide a step, the whole slide in use. Class weights against imbalance.
+One view of each item per step. Class weights against imbalance.
 """
 
 from math import log
@@ -8,7 +8,7 @@ from math import log
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spt_core.learning.slide_encoder import xavier
+from spt_core.training.initial_weights import xavier
 from spt_core.training.objectives.objective import Objective
 
 
@@ -18,11 +18,10 @@ class Classify(Objective):
     Parameters
     ----------
     class_weights : (classes,)
-        How much a slide of each class counts; all alike if not given.
+        How much an item of each class counts; equal if not given.
     """
 
     needs_labels = True
-    views = 1
 
     def __init__(
         self, dim: int, classes: int, *, class_weights: Tensor | None = None

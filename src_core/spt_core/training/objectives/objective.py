@@ -14,7 +14,6 @@ class Objective(nn.Module, ABC):
     """
 
     needs_labels = False
-    views = 2  # how many views of a slide a step takes unless told otherwise
 
     @abstractmethod
     def forward(

@@ -1,6 +1,6 @@
-"""SimCLR: the other view of the same slide is the positive, all else is negative.
+"""SimCLR: the other view of the same item is the positive, all else is negative.
 
-NT-Xent (Chen et al. 2020), z of unit length, for views i and j of one slide:
+NT-Xent (Chen et al. 2020), z of unit length, for views i and j of one item:
 
     L_ij = -log( exp(z_i.z_j / t) / sum_{a != i} exp(z_i.z_a / t) )
 
@@ -18,7 +18,7 @@ from spt_core.training.objectives.supcon import contrastive_loss
 
 
 def nt_xent(z: Tensor, temperature: float) -> Tensor:
-    """NT-Xent of z (views, batch, k): every slide is a class of its own."""
+    """NT-Xent of z (views, batch, k): every item is a class of its own."""
     return contrastive_loss(z, torch.arange(z.shape[1], device=z.device), temperature)
 
 

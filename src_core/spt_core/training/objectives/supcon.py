@@ -1,6 +1,6 @@
-"""Supervised contrastive learning: slides of one class are positives.
+"""Supervised contrastive learning: items of one class are positives.
 
-For anchor i among all views of all slides, with P(i) the other views of its class:
+For anchor i among all views of all items, with P(i) the other views of its class:
 
     L_i = -1/|P(i)| sum over p in P(i) of
           log( exp(z_i.z_p / t) / sum_{a != i} exp(z_i.z_a / t) )
@@ -19,7 +19,7 @@ from spt_core.training.objectives.objective import Objective
 
 
 def contrastive_loss(z: Tensor, labels: Tensor, temperature: float) -> Tensor:
-    """The mean of L_i over all views of all slides.
+    """The mean of L_i over all views of all items.
 
     Parameters
     ----------

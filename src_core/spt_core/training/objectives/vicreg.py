@@ -8,6 +8,9 @@
 
     L = 10 invariance + 10 variance + 1 covariance
 
+The last layer of the projection has no BatchNorm: behind one every dimension varies as
+much as any, and the variance term has nothing to say.
+
 With more than two views: the mean invariance of all pairs, and the covariance of an
 average view twice.
 """
@@ -55,7 +58,7 @@ class VICReg(Objective):
         covariance: float = 1,
     ) -> None:
         super().__init__()
-        self.head = projection_head(dim, dim, PROJECTED, head=head)
+        self.head = projection_head(dim, dim, PROJECTED, head=head, last_norm=False)
         self.weights = {
             "invariance": invariance,
             "variance": variance,

@@ -12,23 +12,21 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
 from spt_core import load_model, read_tokens
 from spt_core.cli import main
 from spt_core.errors import InputError
-from spt_core.insight.calibration import calibration_error, fit_temperature, softmax
+from spt_core.insight.calibration import softmax
 from spt_core.insight.predicting import Patient, predict
 from spt_core.insight.results import RemarkKind
 from spt_core.learning.cohort import Cohort, open_cohort
+from spt_core.learning.model_card import Stage
 from spt_core.learning.model_file import save_model
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.training import train
-from spt_core.studies.evaluation import (
-    OWN,
-    _fair_part,
-    _scores,
-    _Slides,
-    _split,
-    evaluate,
-)
+from spt_core.studies.evaluation import evaluate
+from spt_core.studies.folds import patient_folds
+from spt_core.studies.methods import OWN
+from spt_core.studies.scores import METRICS, OutOfFold, fold_scores
+from spt_core.studies.unseen import known_slides
 from spt_core.tokens import read_labels
-from tests.core.insight.conftest import finish, write_cohort
+from tests.core.insight.conftest import changed, finish, trained_otherwise, write_cohort
 
 
 @pytest.fixture(scope="module")
@@ -42,32 +40,8 @@ def fresh(tmp_path_factory):
 def evaluated(fresh, model_path):
     model = load_model(model_path)
     labels = read_labels(fresh / "labels.csv")
-    found, _ = finish(evaluate(model, fresh / "features", labels, folds=2, seeds=2))
+    found, _ = finish(evaluate(model, fresh / "features", labels, folds=2, repeats=2))
     return found
-
-
-def test_a_known_temperature_is_found():
-    rng = np.random.default_rng(0)
-    scores = rng.normal(size=(4000, 3)) * 2
-    y = np.array([rng.choice(3, p=share) for share in softmax(scores)])
-    assert fit_temperature(scores * 3, y) == pytest.approx(3, rel=0.1)
-    before = calibration_error(softmax(scores * 3), y)
-    after = calibration_error(softmax(scores * 3, fit_temperature(scores * 3, y)), y)
-    assert before > 0.15
-    assert after < 0.03
-
-
-def test_calibration_error_by_hand():
-    shares = np.array([[0.95, 0.05], [0.95, 0.05], [0.65, 0.35], [0.35, 0.65]])
-    y = np.array([0, 1, 0, 0])
-    expected = 0.5 * abs(0.95 - 0.5) + 0.5 * abs(0.65 - 0.5)
-    assert calibration_error(shares, y) == pytest.approx(expected)
-
-
-def test_few_slides_all_right_do_not_make_a_model_certain():
-    scores = np.array([[1.0, -1.0], [-1.0, 1.0]])
-    warmth = fit_temperature(scores, np.array([0, 1]))
-    assert softmax(scores, warmth).max() < 0.99
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -75,7 +49,8 @@ def test_metrics_are_scikit_learns(classes):
     rng = np.random.default_rng(classes)
     y = np.arange(60) % classes
     shares = softmax(rng.normal(size=(60, classes)) + np.eye(classes)[y])
-    found = _scores(y, shares)
+    run = OutOfFold(y, np.zeros(60, int), shares)
+    found = {metric: fold_scores(run, metric)[0] for metric in METRICS}
     predicted = shares.argmax(1)
     kind = "binary" if classes == 2 else "macro"
     assert found["accuracy"] == pytest.approx(balanced_accuracy_score(y, predicted))
@@ -91,7 +66,7 @@ def test_a_learned_model_does_well_by_every_method(evaluated):
     assert {row.embedding for row in evaluated.rows} == {"whole", "windows"}
     for row in evaluated.rows:
         if row.embedding == "whole":
-            assert row.values["accuracy"][0] > 0.85, row
+            assert row.values["accuracy"].mean > 0.85, row
     assert evaluated.slides == 24
     assert evaluated.patients == 12
 
@@ -103,19 +78,17 @@ def test_the_own_classifier_is_what_predict_says(evaluated, fresh, model_path):
     for path in sorted((fresh / "features").glob("*.h5")):
         found = predict(model, read_tokens(path))
         right.append(found.classes[found.top] == labels[path.stem].label)
-    own = evaluated.row(OWN).values["accuracy"][0]
+    own = evaluated.row(OWN).values["accuracy"].mean
     assert own == pytest.approx(np.mean(right), abs=0.02)
 
 
 def test_folds_share_no_patient_and_every_slide_is_asked_once():
     patients = [f"p{number // 3}" for number in range(30)]
-    h = np.zeros((30, 2), np.float32)
     y = np.repeat(np.arange(10) % 2, 3)
-    known = _Slides({"whole": h, "windows": h}, None, y, patients, [""] * 30)
     asked_by_seed = []
     for seed in range(3):
         asked = []
-        for learn, out in _split(known, 5, seed):
+        for learn, out in patient_folds(y, patients, 5, seed):
             assert not {patients[i] for i in learn} & {patients[i] for i in out}
             assert set(y[out]) == {0, 1}
             asked.append(tuple(out))
@@ -202,46 +175,46 @@ def test_patients_under_a_key_that_is_not_at_hand_are_not_checked(
         replace(slide, facts=replace(slide.facts, slide_fingerprint=slide.name))
         for slide in cohort
     ]
-    left, remarks = _fair_part(found, Cohort(new), None)
-    assert len(left) == 24
-    assert len(remarks) == 1
-    assert "Give --patients-key" in remarks[0]
+    known = known_slides(found, Cohort(new), None)
+    assert not known.learned
+    (remark,) = known.remarks
+    assert "Give --patients-key" in remark
     strangers = Cohort([replace(slide, patient="nobody") for slide in new])
-    left, remarks = _fair_part(found, strangers, key)
-    assert len(left) == 24
-    assert len(remarks) == 1
-    assert "under another key" in remarks[0]
+    known = known_slides(found, strangers, key)
+    assert not known.learned
+    (remark,) = known.remarks
+    assert "under another key" in remark
 
 
 def test_slides_seen_without_labels_are_remarked_and_stay(fresh, mean_model):
     cohort = open_cohort(fresh / "features", read_labels(fresh / "labels.csv"))
     prints = [slide.fingerprint() for slide in cohort]
-    training = mean_model.card["training"]
-    mean_model.card["objective"] = "classify"
-    training["slide_fingerprints"] = prints[:4]
-    earlier = {"slide_fingerprints": prints[2:10], "patient_hmacs": []}
-    training["earlier"] = [{"objective": "simclr", "same_key": True, **earlier}]
-    left, remarks = _fair_part(mean_model, cohort, None)
-    assert len(left) == 20
-    assert [
-        word for remark in remarks for word in remark.split() if word.isdigit()
-    ] == [
-        "6",
-        "4",
-    ]
-    mean_model.card["objective"] = "simclr"
-    training["earlier"][0]["objective"] = "supcon"
-    left, remarks = _fair_part(mean_model, cohort, None)
-    assert len(left) == 16
+    earlier = Stage("simclr", frozenset(prints[2:10]), frozenset(), same_key=True)
+    changed(mean_model, objective="classify")
+    trained_otherwise(
+        mean_model, slide_fingerprints=frozenset(prints[:4]), earlier=(earlier,)
+    )
+    known = known_slides(mean_model, cohort, None)
+    assert known.learned == set(range(4))
+    assert known.seen == set(range(4, 10))
+    labels = read_labels(fresh / "labels.csv")
+    found, _ = finish(evaluate(mean_model, fresh / "features", labels, folds=2))
+    assert (found.slides, found.left_out) == (20, 4)
+    said = " ".join(found.remarks)
+    assert "trained, without labels, on 6 of these slides" in said
+    assert "4 slides are left out" in said
+    changed(mean_model, objective="simclr")
+    trained_otherwise(mean_model, earlier=(replace(earlier, objective="supcon"),))
+    assert known_slides(mean_model, cohort, None).learned == set(range(2, 10))
 
 
 def test_a_model_that_does_not_say_what_it_began_from(fresh, mean_model):
     cohort = open_cohort(fresh / "features", read_labels(fresh / "labels.csv"))
-    mean_model.card["training"]["from_pretrained"] = True
-    _, remarks = _fair_part(mean_model, cohort, None)
-    assert "does not say what that was trained on" in remarks[0]
-    mean_model.card["training"]["earlier"] = []
-    assert _fair_part(mean_model, cohort, None)[1] == []
+    trained_otherwise(mean_model, from_pretrained=True)
+    (remark,) = known_slides(mean_model, cohort, None).remarks
+    assert "does not say what that was trained on" in remark
+    trained_otherwise(mean_model, earlier=())
+    assert known_slides(mean_model, cohort, None).remarks == ()
 
 
 def test_command_writes_a_report_without_names_and_calibrates(
@@ -263,10 +236,10 @@ def test_command_writes_a_report_without_names_and_calibrates(
     assert main([str(word) for word in words]) == 0
     assert "| kNN | whole |" in capsys.readouterr().out
     report = json.loads((tmp_path / "report" / "evaluation.json").read_text())
-    card = load_model(calm).card["calibration"]
-    assert card["temperature"] == report["temperature"] > 1
-    assert card["error_before"] > 0.1
-    assert card["error_after"] < card["error_before"]
+    card = load_model(calm).card.calibration
+    assert card.temperature == report["temperature"] > 1
+    assert card.error_before > 0.1
+    assert card.error_after < card.error_before
     one = read_tokens(fresh / "features" / "new000.h5")
     assert predict(load_model(calm), one).calibrated
     assert not predict(load_model(bold), one).calibrated
@@ -289,9 +262,9 @@ def test_a_temperature_that_does_not_help_is_not_kept(fresh, model_path, tmp_pat
     words = ["evaluate", sure, fresh / "features", "--labels", fresh / "labels.csv"]
     words += ["--folds", 2, "--out", tmp_path / "report", "--calibrate", same]
     assert main([str(word) for word in words]) == 0
-    card = load_model(same).card["calibration"]
-    assert card["error_after"] >= card["error_before"]
-    assert card["temperature"] is None
+    card = load_model(same).card.calibration
+    assert card.error_after >= card.error_before
+    assert card.temperature is None
     one = read_tokens(fresh / "features" / "new000.h5")
     assert not predict(load_model(same), one).calibrated
     page = (tmp_path / "report" / "evaluation.md").read_text(encoding="utf-8")

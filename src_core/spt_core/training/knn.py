@@ -1,4 +1,4 @@
-"""Nearest neighbours among slide embeddings: the quickest honest look at them."""
+"""Nearest neighbours among embeddings: the quickest honest look at them."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ def knn_probabilities(
 
     Returns
     -------
-    (n, classes), rows sum to 1 (all alike where nobody may vote)
+    (n, classes), rows sum to 1 (all equal where nobody may vote)
     """
     similarity = _unit(h_asked) @ _unit(h_known).T
     if forbidden is not None:

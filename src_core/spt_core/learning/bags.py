@@ -1,0 +1,56 @@
+"""Whole slides for the supervised baselines, as far as memory allows.
+
+Attention pooling, mean and max know no places, so that a crop teaches them nothing but
+to do with less; those who compare with them train them on all of a slide's tokens.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from spt_core.devices import CPU_WORKING_BYTES
+from spt_core.learning.cohort import Cohort
+from spt_core.learning.model_card import read_model_card
+from spt_core.learning.settings import BASELINES, TrainSettings
+from spt_core.learning.views import THE_PAPERS
+from spt_core.training.batch import AHEAD
+
+
+def with_whole_bags(
+    settings: TrainSettings, cohort: Cohort
+) -> tuple[TrainSettings, str]:
+    """Resolved settings whose views are whole slides where they should be.
+
+    View settings that somebody has changed are left as they are.
+
+    Returns
+    -------
+    The settings, and what there is to say of the views, if anything.
+    """
+    name = settings.model
+    if settings.init:
+        name = read_model_card(settings.init).architecture.name
+    unchanged = replace(settings.views, views=THE_PAPERS.views) == THE_PAPERS
+    if settings.objective != "classify" or name not in BASELINES or not unchanged:
+        return settings, ""
+    batch = int(settings.batch_size or 1)
+    lengths = np.sort([len(slide) for slide in cohort])[::-1]
+    most = _tokens_in_memory(cohort)
+    views = replace(settings.views, crop=False, mask=False)
+    said = f"{name} sees whole slides, of up to {lengths[0]:,} tokens."
+    if lengths[:batch].sum() > most:
+        limit = max(1, most // batch)
+        views = replace(views, mask=True, mask_keep=(1.0, 1.0), max_tokens=limit)
+        more = int((lengths > limit).sum())
+        said = (
+            f"{name} sees at most {limit:,} tokens of a slide, drawn anew in each "
+            f"step, so that batches of {batch} fit in memory; {more} of "
+            f"{len(lengths)} slides have more. A smaller --batch-size allows more."
+        )
+    return replace(settings, views=views), said
+
+
+def _tokens_in_memory(cohort: Cohort) -> int:
+    """How many tokens a batch may have, with others made ahead of it."""
+    per_token = cohort.dim * cohort.dtype.itemsize
+    return CPU_WORKING_BYTES // ((AHEAD + 1) * per_token)

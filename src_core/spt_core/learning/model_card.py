@@ -1,0 +1,367 @@
+"""The card of a model file: what the model is, takes and learned from. Without torch.
+
+Written into the file's metadata as JSON (:mod:`spt_core.card_file`) and read from it
+strictly: a value of another type is refused with a sentence that names it.
+"""
+
+import hashlib
+import hmac
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spt_core import card_file
+from spt_core.card_file import DataSource
+from spt_core.errors import InputError
+from spt_core.learning.views import THE_PAPERS, ViewSettings
+from spt_core.records import from_record, the_rest, to_record
+from spt_core.tokens.tokens import TokenFacts
+
+KIND = "spt-slide-model"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How to build the slide encoder.
+
+    Attributes
+    ----------
+    name
+        One of :data:`spt_core.learning.aggregators.AGGREGATORS`.
+    options
+        Its arguments by name, such as ``in_dim``, ``dim``, ``depth`` and ``heads``.
+    """
+
+    name: str
+    options: Mapping[str, int] = the_rest()
+
+
+@dataclass(frozen=True)
+class TokenKind:
+    """The tokens that the model takes; None where the training tokens did not say.
+
+    Attributes
+    ----------
+    dim
+        Length of a token.
+    encoder, encoder_sha256
+        The patch encoder, by its name and hash.
+    mpp, patch_size, patch_um
+        Micrometres per pixel, pixels and micrometres of a patch as the encoder sees it.
+    stain
+        How stains are normalised before.
+    """
+
+    dim: int
+    encoder: str | None = None
+    encoder_sha256: str | None = None
+    mpp: float | None = None
+    patch_size: int | None = None
+    patch_um: float | None = None
+    stain: str | None = None
+
+    @classmethod
+    def of(cls, facts: TokenFacts, dim: int) -> "TokenKind":
+        """The kind of tokens of length ``dim`` with these facts."""
+        return cls(
+            dim,
+            facts.encoder,
+            facts.encoder_sha256,
+            facts.mpp,
+            facts.patch_size,
+            facts.patch_um,
+            facts.stain,
+        )
+
+    @property
+    def facts(self) -> TokenFacts:
+        return TokenFacts(
+            encoder=self.encoder,
+            encoder_sha256=self.encoder_sha256,
+            mpp=self.mpp,
+            patch_size=self.patch_size,
+            patch_um=self.patch_um,
+            stain=self.stain,
+        )
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One of the trainings that led to a model.
+
+    Attributes
+    ----------
+    objective
+        What it was trained by.
+    slide_fingerprints, patient_hmacs
+        What it was trained on; patients under a run's key.
+    same_key
+        Whether its patients' HMACs are under the key of the model's own run.
+    known
+        False for what came before a model that does not say what it began from.
+    """
+
+    objective: str | None
+    slide_fingerprints: frozenset[str]
+    patient_hmacs: frozenset[str]
+    same_key: bool
+    known: bool = True
+
+    @property
+    def with_labels(self) -> bool:
+        # Reading a card needs no settings of training, which take a while to load.
+        from spt_core.learning.settings import SUPERVISED
+
+        return self.objective in SUPERVISED
+
+    def has_slide(self, fingerprint: str) -> bool:
+        return fingerprint in self.slide_fingerprints
+
+    def has_patient(self, patient: str, key: bytes) -> bool:
+        return patient_hmac(patient, key) in self.patient_hmacs
+
+
+@dataclass(frozen=True)
+class TrainingSummary:
+    """What the model learned from, and how, in numbers; it names nobody.
+
+    Attributes
+    ----------
+    slides, tokens, patients
+        How many of each; no patients where none are known.
+    class_counts
+        Slides of each class.
+    slide_fingerprints, patient_hmacs
+        The slides by their pixels; the patients under the key in the run's folder.
+    earlier
+        The trainings of the model that this one began from; None in files written
+        before cards stated them.
+    epochs, steps, batch_size, learning_rate, weight_decay, head, seed
+        The settings of the run.
+    from_pretrained
+        Whether it began from another model.
+    frozen_encoder
+        Whether the classifier alone was trained.
+    epoch_chosen_by
+        How the epoch of the weights was chosen, in words; None where the file does
+        not say.
+    choice_fingerprints
+        The slides whose labels chose it.
+    torch
+        The version of torch.
+    """
+
+    slides: int
+    tokens: int | None = None
+    patients: int | None = None
+    class_counts: Mapping[str, int] = field(default_factory=dict)
+    slide_fingerprints: frozenset[str] = frozenset()
+    patient_hmacs: frozenset[str] = frozenset()
+    earlier: tuple[Stage, ...] | None = None
+    epochs: int | None = None
+    steps: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    head: str | None = None
+    seed: int | None = None
+    from_pretrained: bool = False
+    frozen_encoder: bool = False
+    epoch_chosen_by: str | None = None
+    choice_fingerprints: frozenset[str] = frozenset()
+    torch: str | None = None
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What was last seen of the embeddings of slides in training.
+
+    Attributes
+    ----------
+    step
+        The training step of the weights.
+    knn
+        Mean class accuracy of nearest neighbours.
+    knn_held_out
+        Whether those were slides that it did not learn from.
+    spread, effective_rank
+        See :class:`spt_core.training.signals.Validation`.
+    """
+
+    step: int | None = None
+    knn: float | None = None
+    knn_held_out: bool = False
+    spread: float | None = None
+    effective_rank: float | None = None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What temperature scaling was measured to do.
+
+    Attributes
+    ----------
+    temperature
+        None where it does not help.
+    slides, folds
+        On how many slides, in how many folds, it was measured.
+    error_before, error_after
+        The calibration error without it and with it.
+    """
+
+    temperature: float | None = None
+    slides: int | None = None
+    folds: int | None = None
+    error_before: float | None = None
+    error_after: float | None = None
+
+    @property
+    def helpful_temperature(self) -> float | None:
+        """The temperature, None where it leaves the error as it is, or raises it."""
+        before, after = self.error_before, self.error_after
+        if before is not None and after is not None and not after < before:
+            return None
+        return self.temperature or None
+
+
+@dataclass(frozen=True)
+class JudgedOn:
+    """How well the model does on slides that it has not seen.
+
+    Attributes
+    ----------
+    cohort
+        Which slides, in words.
+    slides, patients, folds
+        How many of each.
+    accuracy, f1, auc, calibration_error
+        As ``spt evaluate`` measures them.
+    """
+
+    cohort: str = ""
+    slides: int | None = None
+    patients: int | None = None
+    folds: int | None = None
+    accuracy: float | None = None
+    f1: float | None = None
+    auc: float | None = None
+    calibration_error: float | None = None
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What a model is, takes and learned from.
+
+    Attributes
+    ----------
+    architecture
+        How to build the slide encoder.
+    tokens
+        The tokens that it takes.
+    training
+        What it learned from.
+    classes
+        Their names, in the order of the classifier's scores.
+    objective
+        What it was trained by.
+    views
+        How views were made in training; the paper's where the file does not say.
+    metrics
+        What was seen of it in training.
+    calibration
+        What temperature scaling does, where that was measured.
+    judged_on
+        How well it does on other slides, where that was measured.
+    demonstration
+        Whether it learned from synthetic tissue alone, and names classes only of
+        slides like those.
+    title, about
+        What to call it and what it is for; empty where the file does not say.
+    data
+        Where the training slides came from.
+    licence
+        On which terms it may be used.
+    version
+        The version of napari-spt that trained it.
+    more
+        What else the file states, kept as it is.
+    """
+
+    architecture: Architecture
+    tokens: TokenKind
+    training: TrainingSummary
+    classes: tuple[str, ...] = ()
+    objective: str | None = None
+    views: ViewSettings = THE_PAPERS
+    metrics: Metrics = field(default_factory=Metrics)
+    calibration: Calibration | None = None
+    judged_on: JudgedOn | None = None
+    demonstration: bool = False
+    title: str = ""
+    about: str = ""
+    data: tuple[DataSource, ...] = ()
+    licence: str = ""
+    version: str | None = None
+    more: Mapping[str, Any] = the_rest()
+
+    @property
+    def temperature(self) -> float | None:
+        """By which scores become probabilities; None leaves them scores."""
+        return self.calibration.helpful_temperature if self.calibration else None
+
+    def stages(self) -> list[Stage]:
+        """The trainings that led to the model, its own first."""
+        training = self.training
+        own = Stage(
+            self.objective,
+            training.slide_fingerprints,
+            training.patient_hmacs,
+            same_key=True,
+        )
+        if training.earlier is None and training.from_pretrained:
+            unknown = Stage(None, frozenset(), frozenset(), same_key=False, known=False)
+            return [own, unknown]
+        return [own, *(training.earlier or ())]
+
+
+def patient_hmac(patient: str, key: bytes) -> str:
+    """A patient's name as a model file may hold it."""
+    return hmac.new(key, patient.encode(), hashlib.sha256).hexdigest()[:32]
+
+
+def read_model_card(path: str | os.PathLike[str]) -> ModelCard:
+    """Read the card of a model file, without its weights.
+
+    Raises
+    ------
+    InputError
+        Where there is no file, it is no slide model, or its card cannot be read.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"There is no model file {path}.")
+    try:
+        record = card_file.read_record(path) or {}
+    except InputError as error:
+        raise InputError(
+            f"{path.name} is not a slide model: it is damaged or another kind of file. "
+            "Choose a file that 'spt train' wrote (its name ends in "
+            f"{card_file.ENDING})."
+        ) from error
+    if record.get("kind") != KIND:
+        kind = record.get("kind")
+        found = f"its card is of a {kind}" if kind else "its card is missing"
+        raise InputError(
+            f"{path.name} holds weights, but is not a slide model of 'spt train': "
+            f"{found}."
+        )
+    known = card_file.without_header(path, record, FORMAT)
+    return from_record(ModelCard, known, f"{path.name}: the card")
+
+
+def model_metadata(card: ModelCard) -> dict[str, str]:
+    """The card as the metadata of a model file."""
+    return card_file.metadata(KIND, FORMAT, to_record(card))

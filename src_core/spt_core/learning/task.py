@@ -1,0 +1,175 @@
+"""Training of slide models as a task: what is trained, looked at and saved."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from spt_core.learning.batches import SlidePlan, graph_floats
+from spt_core.learning.cohort import Cohort
+from spt_core.learning.finish import (
+    LAST,
+    as_chosen,
+    bare_model,
+    build_for,
+    earlier_stages,
+)
+from spt_core.learning.model_file import save_model
+from spt_core.learning.monitor import SlideMonitor
+from spt_core.learning.settings import BASELINES, TrainSettings
+from spt_core.training.batch import BatchPlan, ViewBatch
+from spt_core.training.processes import Processes
+from spt_core.training.run_folder import RunFolder
+from spt_core.training.signals import Validation
+from spt_core.training.step import ExactStep
+
+CHUNK_ON_CPU = 64
+CHUNK_ON_GPU = 1024
+# How the epoch of the best model is chosen, besides LAST.
+BY_VALIDATION = "kNN of the validation split"
+BY_LOSS = "the training loss"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch is done; the numbers are its means."""
+
+    epoch: int
+    step: int
+    loss: float
+    learning_rate: float
+    slides_per_second: float
+
+
+class SlideTrainingTask:
+    """
+    Parameters
+    ----------
+    cohort
+        All slides, those to validate on included.
+    learned_from
+        Those to learn from; ``self.cohort`` is these.
+    """
+
+    items = "slides"
+
+    def __init__(
+        self,
+        settings: TrainSettings,
+        cohort: Cohort,
+        learned_from: Cohort,
+        device: torch.device,
+        processes: Processes,
+        run: RunFolder,
+    ) -> None:
+        self.settings, self.cohort, self.run = settings, learned_from, run
+        self.device, self.processes = device, processes
+        self.classes = cohort.classes if settings.supervised else []
+        torch.manual_seed(settings.seed)
+        encoder, objective = build_for(settings, learned_from)
+        # Only the first process writes: cards, and the key of the patients.
+        self.earlier = earlier_stages(settings, run) if processes.first else ()
+        self.encoder, self.objective = encoder.to(device), objective.to(device)
+        self.compute = ExactStep(
+            self.encoder,
+            self.objective,
+            device=device,
+            processes=processes,
+            graph_floats=partial(graph_floats, self.encoder),
+            micro_batch=settings.micro_batch,
+            mixed=settings.mixed_precision,
+        )
+        batch = int(settings.batch_size or 1) // processes.world * processes.world
+        self.plan: BatchPlan = SlidePlan(
+            learned_from,
+            settings.views,
+            batch,
+            settings.seed,
+            device,
+            chunk=self._chunk(),
+            rank=processes.rank,
+            world=processes.world,
+        )
+        self.steps = int(settings.epochs or 1) * self.plan.steps_per_epoch
+        self.labels: torch.Tensor | None = None
+        if self.objective.needs_labels:
+            numbers = learned_from.class_numbers()
+            self.labels = torch.from_numpy(numbers).to(device)
+        self.monitor = SlideMonitor(cohort, settings.seed)
+        self.chosen_by = _chosen_by(settings, self.monitor)
+
+    def _chunk(self) -> int:
+        """Views in one tensor."""
+        if self.encoder.name in BASELINES and not self.settings.views.crop:
+            return 1  # whole slides are long, and of very different length
+        return CHUNK_ON_CPU if self.device.type == "cpu" else CHUNK_ON_GPU
+
+    @cached_property
+    def fingerprints(self) -> list[str]:
+        return sorted(slide.fingerprint() for slide in self.cohort)
+
+    @cached_property
+    def data_hash(self) -> str:
+        # Not their names: a renamed slide that keeps its place changes no step.
+        lines = [f"{len(slide)} {slide.fingerprint()}\n" for slide in self.cohort]
+        if self.settings.supervised:
+            labels = [*self.classes, *map(str, self.cohort.class_numbers())]
+            lines += [f"{label}\n" for label in labels]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    @property
+    def watched(self) -> int:
+        return len(self.monitor.chosen)
+
+    def validate(self, step: int) -> Validation:
+        self.encoder.eval()
+        seen = self.monitor.validate(self.encoder, self.device, step)
+        self.encoder.train()
+        return seen
+
+    @cached_property
+    def choice_fingerprints(self) -> frozenset[str]:
+        """The slides whose labels choose the epoch."""
+        if self.chosen_by != BY_VALIDATION:
+            return frozenset()
+        asked = self.monitor.chosen[self.monitor.asked]
+        slides = self.monitor.cohort
+        return frozenset(slides[int(index)].fingerprint() for index in asked)
+
+    def score(self, seen: Validation, loss: float) -> float | None:
+        """How good an epoch is; None keeps the last."""
+        if self.chosen_by == BY_VALIDATION:
+            return seen.knn
+        return -loss if self.chosen_by == BY_LOSS else None
+
+    def save(self, path: Path, step: int) -> None:
+        model = bare_model(self, step)
+        save_model(path, as_chosen(self, model) if path == self.run.best else model)
+
+    def epoch_event(
+        self, epoch: int, step: int, loss: float, rate: float, per_second: float
+    ) -> Epoch:
+        return Epoch(epoch, step, loss, rate, per_second)
+
+    def why_diverged(self, batch: ViewBatch) -> str:
+        bad = [
+            slide.name
+            for slide in (self.cohort[int(index)] for index in batch.items)
+            if not np.isfinite(slide.tokens()).all()
+        ]
+        if not bad:
+            return "Try a lower --learning-rate."
+        return (
+            f"These slides hold NaN or infinity: {', '.join(bad[:10])}. Encode them "
+            "again."
+        )
+
+
+def _chosen_by(settings: TrainSettings, monitor: SlideMonitor) -> str:
+    """Without a validation split labels choose nothing: they may be judged by later."""
+    if monitor.held_out and monitor.has_labels:
+        return BY_VALIDATION
+    return BY_LOSS if settings.supervised else LAST
