@@ -152,7 +152,7 @@ class MapLayers:
             )
         layer.selected_data = set()
         layer.editable = False
-        layer.visible = True
+        show_or_hide(layer, True)
         return layer
 
     def _options(self, kind: str) -> dict[str, Any]:
@@ -176,6 +176,12 @@ class MapLayers:
             have = have.affine_matrix if name == "affine" else have
             if not np.allclose(have, value):
                 setattr(layer, name, value)
+
+
+def show_or_hide(layer: Layer, is_visible: bool) -> None:
+    """Show or hide a layer; napari would draw anew what is so already."""
+    if layer.visible != is_visible:
+        layer.visible = is_visible
 
 
 def napari_labels(labels: NDArray[np.floating], classes: int) -> NDArray[np.uint8]:

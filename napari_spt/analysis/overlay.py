@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from napari_spt.analysis import layers as _layers
 from napari_spt.analysis.lattice import Lattice
-from napari_spt.analysis.layers import MapLayers
+from napari_spt.analysis.layers import MapLayers, show_or_hide
 from napari_spt.analysis.legends import ClassPart, HeatPart
 from napari_spt.analysis.map_settings import PERCENTILE, TIMES, WEAK, MapSettings
 from napari_spt.analysis.slide_analysis import Analysis
@@ -154,19 +154,20 @@ class SlideOverlay:
         if lattice is None or places is None or look_alikes is None:
             return
         like = self._raster(look_alikes.like([row]), places)
-        self.layers.show_heat(
+        drawn = self.layers.show_heat(
             _layers.LIKENESS,
             np.maximum(like, 0),
             lattice,
             (0.0, 1.0),
             opacity=LIKENESS_OPACITY,
-        ).visible = True
+        )
+        show_or_hide(drawn, True)
         self.frame((int(places[row][0]), int(places[row][1])))
         # One map at a time: no colour of this one is to be mixed.
         for kind in (_layers.ATTENTION, _layers.CLASSES, _layers.KINDS):
             layer = self.layers.find(kind)
             if layer is not None:
-                layer.visible = False
+                show_or_hide(layer, False)
         self._update_hover()
 
     def end_likeness(self) -> None:

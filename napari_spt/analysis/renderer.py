@@ -137,7 +137,8 @@ class MapRenderer:
             overlay = self.overlay(now.analysis)
             overlay.draw_likeness(now.row)
             self._watch(overlay)
-            self._follow_layers()
+            if before is None:
+                self._follow_layers()
         elif before is not None and before.analysis.key in self.overlays:
             overlay = self.overlays[before.analysis.key]
             overlay.end_likeness()

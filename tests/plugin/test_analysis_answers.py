@@ -22,7 +22,14 @@ from spt_core.engine.protocol import (
 from spt_core.insight.exporting import FORMATS
 from spt_core.insight.results import Faithfulness, WhatIf
 from tests.made_slides import picture, write_tiff
-from tests.plugin.dock_tools import known, open_slide, prediction, sent, wait_ended
+from tests.plugin.dock_tools import (
+    SLOW,
+    known,
+    open_slide,
+    prediction,
+    sent,
+    wait_ended,
+)
 
 PATCHES = [(0, 0), (300, 200), (600, 400), (300, 600)]
 STEP = (300, 200)
@@ -182,5 +189,5 @@ def test_without_a_model_it_says_what_it_does(open_dock, sample, qtbot):
     if analysis.tissue_map is None:
         assert dock.run.running.isVisible()
         assert "alike" in dock.run.progress.text()
-    qtbot.waitUntil(lambda: analysis.tissue_map is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: analysis.tissue_map is not None, timeout=SLOW)
     assert not dock.run.running.isVisible()
