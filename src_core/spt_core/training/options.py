@@ -65,7 +65,7 @@ MicroBatch = Annotated[
 CheckpointSteps = Annotated[
     int,
     Hint(
-        "steps between checkpoints, the most that a stopped run loses",
+        "steps between checkpoints; a large model is written less often",
         label="Steps between checkpoints",
         above=0,
         advanced=True,
