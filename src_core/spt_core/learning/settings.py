@@ -22,9 +22,9 @@ from spt_core.training.options import (
     WarmUp,
     WeightDecay,
 )
+from spt_core.training.stages import SUPERVISED
 
 SELF_SUPERVISED = ("simclr", "vicreg", "byol")
-SUPERVISED = ("supcon", "classify")
 OBJECTIVES = (*SELF_SUPERVISED, *SUPERVISED)
 MODELS = ("paper", "paper-2", "paper-4", "paper-8", "small", "abmil", "mean", "max")
 
