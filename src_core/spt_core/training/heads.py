@@ -8,6 +8,7 @@ from spt_core.training.initial_weights import xavier
 from spt_core.training.options import HEADS
 
 PROJECTED = 128
+LINEAR = "linear"
 
 
 def projection_head(*widths: int, head: str = "batchnorm") -> nn.Sequential:
@@ -16,10 +17,13 @@ def projection_head(*widths: int, head: str = "batchnorm") -> nn.Sequential:
     ``paper`` is plain. ``batchnorm`` (the default) normalises after each linear layer:
     plain heads stay on the chance plateau on small cohorts. The statistics are always
     those of the whole batch, because heads run on all its embeddings at once, whatever
-    the number of micro-batches and processes that made them.
+    the number of micro-batches and processes that made them. ``linear`` is one layer
+    from the first width to the last.
     """
-    if head not in HEADS:
-        raise ValueError(f"head is one of {', '.join(HEADS)}, not {head!r}")
+    if head not in (*HEADS, LINEAR):
+        raise ValueError(f"head is one of {', '.join(HEADS)}, {LINEAR}, not {head!r}")
+    if head == LINEAR:
+        widths = (widths[0], widths[-1])
     layers: list[nn.Module] = []
     for width, after in pairwise(widths):
         if layers:
