@@ -105,12 +105,22 @@ def test_what_is_kept_for_a_test_is_not_learned_from(folder, tmp_path):
         ("picture\np0-0.png", "neither a column file nor a column slide"),
         ("file,mpp\np0-0.png,fine", "line 2: mpp 'fine'"),
         ("file,split\np0-0.png,maybe", "no split 'maybe'"),
+        ("file,patient,split\np0-0.png,p0,\np0-1.png,p0,test", "p0 is in test and"),
+        ("file,slide,split\np0-0.png,s0,train\np0-1.png,s0,val", "slide s0 is in"),
     ],
 )
 def test_wrong_tables_are_said(folder, tmp_path, table, sentence):
     (tmp_path / "t.csv").write_text(table)
     with pytest.raises(InputError, match=sentence):
         find_origins([str(folder / "tiles")], [str(tmp_path / "t.csv")])
+
+
+def test_a_patient_in_two_tables_is_on_one_side_of_the_split(folder, tmp_path):
+    (tmp_path / "slides.csv").write_text("slide,patient,split\na.svs,p0,test")
+    (tmp_path / "tiles.csv").write_text("file,patient\np0-0.png,p0")
+    tables = [str(tmp_path / "slides.csv"), str(tmp_path / "tiles.csv")]
+    with pytest.raises(InputError, match="patient p0 is in test and train"):
+        find_origins([str(folder / "tiles")], tables)
 
 
 def test_memory_is_bounded_and_shared_fairly(folder):
