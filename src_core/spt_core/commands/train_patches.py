@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("patches")
     add_options(group, PatchTrainSettings, "patch_size", "mpp", "view_size")
     add_options(group, PatchTrainSettings, "tile_mpp", "slide_mpp")
-    add_options(group, PatchTrainSettings, "patches_per_slide", "memory_gb")
+    add_options(group, PatchTrainSettings, "patches_per_slide", "memory_gb", "refresh")
 
     group = parser.add_argument_group("views of a patch")
     add_options(group, PatchTrainSettings, "views")
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(group, PatchTrainSettings, "temperature", "head", "epochs")
     add_options(group, PatchTrainSettings, "batch_size", "learning_rate")
     add_options(group, PatchTrainSettings, "weight_decay", "seed", "device")
-    add_options(group, PatchTrainSettings, "mixed_precision", "micro_batch")
+    add_options(group, PatchTrainSettings, "mixed_precision", "micro_batch", "workers")
     add_options(group, PatchTrainSettings, "checkpoint_steps", "validate_epochs")
 
 

@@ -22,10 +22,8 @@ from spt_core.learning.model_card import (
     Architecture,
     Metrics,
     ModelCard,
-    Stage,
     TokenKind,
     TrainingSummary,
-    patient_hmac,
     read_model_card,
 )
 from spt_core.learning.model_file import SlideModel, load_model
@@ -34,6 +32,7 @@ from spt_core.learning.settings import TrainSettings
 from spt_core.learning.statistics import MOST_SLIDES, training_statistics
 from spt_core.training.objectives import Classify, Objective, build_objective
 from spt_core.training.run_folder import RunFolder
+from spt_core.training.stages import Stage, patient_hmac, taken_over
 
 LAST = "the last epoch"
 
@@ -83,10 +82,7 @@ def earlier_stages(settings: TrainSettings, run: RunFolder) -> tuple[Stage, ...]
     if not settings.init:
         return ()
     stages = read_model_card(settings.init).stages()
-    same = False
-    if any(stage.patient_hmacs and stage.same_key for stage in stages):
-        same = run.take_key(Path(settings.init).parent)
-    return tuple(replace(stage, same_key=stage.same_key and same) for stage in stages)
+    return taken_over(stages, run, Path(settings.init).parent)
 
 
 def bare_model(task: "SlideTrainingTask", step: int) -> SlideModel:

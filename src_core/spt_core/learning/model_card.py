@@ -4,8 +4,6 @@ Written into the file's metadata as JSON (:mod:`spt_core.card_file`) and read fr
 strictly: a value of another type is refused with a sentence that names it.
 """
 
-import hashlib
-import hmac
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from spt_core.errors import InputError
 from spt_core.learning.views import THE_PAPERS, ViewSettings
 from spt_core.records import from_record, the_rest, to_record
 from spt_core.tokens.tokens import TokenFacts
+from spt_core.training.stages import Stage
 
 KIND = "spt-slide-model"
 FORMAT = 1
@@ -86,42 +85,6 @@ class TokenKind:
             patch_um=self.patch_um,
             stain=self.stain,
         )
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One of the trainings that led to a model.
-
-    Attributes
-    ----------
-    objective
-        What it was trained by.
-    slide_fingerprints, patient_hmacs
-        What it was trained on; patients under a run's key.
-    same_key
-        Whether its patients' HMACs are under the key of the model's own run.
-    known
-        False for what came before a model that does not say what it began from.
-    """
-
-    objective: str | None
-    slide_fingerprints: frozenset[str]
-    patient_hmacs: frozenset[str]
-    same_key: bool
-    known: bool = True
-
-    @property
-    def with_labels(self) -> bool:
-        # Reading a card needs no settings of training, which take a while to load.
-        from spt_core.learning.settings import SUPERVISED
-
-        return self.objective in SUPERVISED
-
-    def has_slide(self, fingerprint: str) -> bool:
-        return fingerprint in self.slide_fingerprints
-
-    def has_patient(self, patient: str, key: bytes) -> bool:
-        return patient_hmac(patient, key) in self.patient_hmacs
 
 
 @dataclass(frozen=True)
@@ -325,11 +288,6 @@ class ModelCard:
             unknown = Stage(None, frozenset(), frozenset(), same_key=False, known=False)
             return [own, unknown]
         return [own, *(training.earlier or ())]
-
-
-def patient_hmac(patient: str, key: bytes) -> str:
-    """A patient's name as a model file may hold it."""
-    return hmac.new(key, patient.encode(), hashlib.sha256).hexdigest()[:32]
 
 
 def read_model_card(path: str | os.PathLike[str]) -> ModelCard:

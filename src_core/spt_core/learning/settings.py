@@ -23,9 +23,9 @@ from spt_core.training.options import (
     WarmUp,
     WeightDecay,
 )
+from spt_core.training.stages import SUPERVISED
 
 SELF_SUPERVISED = ("simclr", "vicreg", "byol")
-SUPERVISED = ("supcon", "classify")
 OBJECTIVES = (*SELF_SUPERVISED, *SUPERVISED)
 # Aggregators without positions, to compare with: by default they see whole slides.
 BASELINES = ("abmil", "mean", "max")

@@ -13,6 +13,7 @@ from spt_core import card_file
 from spt_core.card_file import DataSource
 from spt_core.errors import InputError
 from spt_core.records import from_record, the_rest, to_record
+from spt_core.training.stages import Stage
 
 KIND = "spt-patch-encoder"
 FORMAT = 1
@@ -33,13 +34,18 @@ class PatchTrainingSummary:
     start
         What it began from: ``imagenet``, ``none`` or a file of weights.
     patches, slides, patients
-        How many of each; no patients where none are known.
+        How many of each in memory at a time; no patients where none are known.
     step, steps
         The training step of the weights, of all steps.
     torch
         The version of torch.
     settings
         The other settings of the run by name.
+    slide_fingerprints, patient_hmacs
+        The slides and tiles by their pixels; the patients under the key in the run's
+        folder.
+    earlier
+        The trainings of the encoder that this one began from.
     """
 
     method: str
@@ -51,6 +57,9 @@ class PatchTrainingSummary:
     steps: int | None = None
     torch: str | None = None
     settings: Mapping[str, Any] = the_rest()
+    slide_fingerprints: frozenset[str] = frozenset()
+    patient_hmacs: frozenset[str] = frozenset()
+    earlier: tuple[Stage, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,9 @@ class EncoderCard:
         What it learned from, where it was trained here.
     data
         Where that came from.
+    trained_on
+        The public collections that it, or what it began from, was trained on, such as
+        ``TCGA``, or single cases of one, such as ``TCGA-CR-7395``; empty where unknown.
     more
         What else its file states, kept as it is.
     """
@@ -103,7 +115,25 @@ class EncoderCard:
     version: str | None = None
     training: PatchTrainingSummary | None = None
     data: tuple[DataSource, ...] = ()
+    trained_on: tuple[str, ...] = ()
     more: Mapping[str, Any] = the_rest()
+
+    def stages(self) -> list[Stage]:
+        """The trainings here that led to the encoder, its own first.
+
+        None of an encoder from elsewhere, of which ``trained_on`` says what is known.
+        """
+        own = self.training
+        if own is None:
+            return []
+        stage = Stage(
+            f"patch encoder: {own.method}",
+            own.slide_fingerprints,
+            own.patient_hmacs,
+            same_key=True,
+            known=bool(own.slide_fingerprints),  # files of earlier versions state none
+        )
+        return [stage, *own.earlier]
 
 
 def read_encoder_card(path: Path) -> EncoderCard | None:

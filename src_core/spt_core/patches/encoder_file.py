@@ -17,6 +17,7 @@ from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.patches.encoder_card import EncoderCard, encoder_metadata
 from spt_core.patches.weights import counts_batches
+from spt_core.training.run_folder import KEY_FILE
 
 # The encoder in the folder of a run.
 ENCODER_FILE = f"encoder{ENDING}"
@@ -54,3 +55,9 @@ def encoder_file_of(name: str) -> Path | None:
         return path
     inside = path / ENCODER_FILE
     return inside if inside.is_file() else None
+
+
+def run_of_encoder(path: Path) -> Path:
+    """The folder of the run that wrote an encoder file, where its key is kept."""
+    beside = path.with_suffix(".run")
+    return beside if (beside / KEY_FILE).is_file() else path.parent

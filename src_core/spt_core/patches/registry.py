@@ -25,6 +25,7 @@ from spt_core.patches.encoder_card import (
     read_encoder_card,
 )
 from spt_core.patches.encoder_file import encoder_file_of
+from spt_core.patches.published import published_training
 
 _TORCHVISION = "https://download.pytorch.org/models/"
 # Weights files keep these for training alone.
@@ -114,8 +115,10 @@ def _file_card(path: Path) -> EncoderCard:
             f"{path} holds weights without a card. Say of which encoder they are: "
             f"--encoder NAME --encoder-weights {path}."
         )
-    ours = card.name == bundled.ENCODER
-    return replace(card, weights=FROM_PACKAGE) if ours else card
+    if card.name == bundled.ENCODER:
+        known = card.trained_on or published_training(card.name)
+        return replace(card, weights=FROM_PACKAGE, trained_on=known)
+    return card
 
 
 def _find(name: str) -> RegisteredEncoder:
@@ -165,6 +168,7 @@ def _find_in_timm(name: str) -> RegisteredEncoder | None:
             licence=str(getattr(cfg, "license", None) or "see its page"),
             citation="Wightman, PyTorch Image Models, 2019",
             about="a model of timm",
+            trained_on=published_training(name),
         ),
         build,
     )
@@ -220,6 +224,7 @@ register(
         licence="BSD-3-Clause (torchvision), trained on ImageNet",
         citation="He et al., Deep Residual Learning for Image Recognition, 2016",
         about="ImageNet; the encoder of the SPT paper",
+        trained_on=published_training("resnet34"),
     ),
     _resnet34,
 )
@@ -233,6 +238,7 @@ register(
         licence="BSD-3-Clause (torchvision), trained on ImageNet",
         citation="Sandler et al., MobileNetV2, 2018",
         about="ImageNet; quick without a GPU",
+        trained_on=published_training("mobilenetv2"),
     ),
     _mobilenet_v2,
 )

@@ -8,6 +8,7 @@ from spt_core.training.initial_weights import xavier
 from spt_core.training.options import HEADS
 
 PROJECTED = 128
+LINEAR = "linear"
 
 
 def projection_head(
@@ -19,10 +20,13 @@ def projection_head(
     plain heads stay on the chance plateau on small cohorts. The statistics are always
     those of the whole batch, because heads run on all its embeddings at once, whatever
     the number of micro-batches and processes that made them. Without ``last_norm`` the
-    last layer has none, for losses that look at the spread of what it gives.
+    last layer has none, for losses that look at the spread of what it gives. ``linear``
+    is one layer from the first width to the last.
     """
-    if head not in HEADS:
-        raise ValueError(f"head is one of {', '.join(HEADS)}, not {head!r}")
+    if head not in (*HEADS, LINEAR):
+        raise ValueError(f"head is one of {', '.join(HEADS)}, {LINEAR}, not {head!r}")
+    if head == LINEAR:
+        widths = (widths[0], widths[-1])
     layers: list[nn.Module] = []
     for number, (width, after) in enumerate(pairwise(widths), start=2):
         if layers:

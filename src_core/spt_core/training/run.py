@@ -112,6 +112,8 @@ class TrainingRun:
                     rate = (self.counted - at_start) / (time.monotonic() - started)
                     loss = numbers["loss"]
                     yield Progress(self.counted, self.steps, rate, f"loss {loss:.4f}")
+                    while self.compute.remarks:
+                        yield Note(self.compute.remarks.pop(0))
                     yield from self.alarms.still_at_chance(loss, self.counted)
                     if self.counted % per_epoch == 0:
                         yield from self._end_epoch(rate * self.plan.batch)

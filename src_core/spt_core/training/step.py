@@ -8,7 +8,8 @@ The loss needs every embedding of the batch at once, the encoder does not. So:
    there was no graph, each bit is embedded once more, with one
 
 The result is the one-pass gradient, batch statistics of the heads included, because
-no layer of the encoder mixes items.
+no layer of the encoder mixes items. One whose batch norms do has a step of its own,
+:mod:`mixing_step`.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,6 +61,7 @@ class ExactStep:
         self.keep_graphs = micro_batch is None
         self.trains = any(weight.requires_grad for weight in encoder.parameters())
         self.budget = working_bytes(device)
+        self.remarks: list[str] = []  # to be reported, and then taken away
 
     def __call__(
         self,
@@ -123,18 +125,23 @@ class ExactStep:
 
     def _second_pass(self, batch: ViewBatch, gradient: Tensor, size: int) -> None:
         clear_gradients(self.encoder)  # of an attempt that ran out of memory
-        for chunk in passes(batch, size):
+        for chunk in self._passes(batch, size):
             h = self._pass(chunk, self.encoder)
             h.backward(gradient[chunk.places.to(self.device)])
 
     def _all_of(self, batch: ViewBatch, encoder: nn.Module, size: int) -> Tensor:
         """Embeddings (views, items here, dim) in the batch's order."""
         places, found = [], []
-        for chunk in passes(batch, size):
+        for chunk in self._passes(batch, size):
             places.append(chunk.places)
             found.append(self._pass(chunk, encoder))
         order = torch.cat(places).argsort().to(self.device)
         return torch.cat(found)[order].unflatten(0, (batch.views, -1))
+
+    def _passes(self, batch: ViewBatch, size: int) -> Iterator[ViewChunk]:
+        """The batch's chunks in pieces of at most ``size`` views."""
+        for chunk in batch.chunks:
+            yield from chunk.split(size)
 
     def _pass(self, chunk: ViewChunk, encoder: nn.Module) -> Tensor:
         inputs = chunk.inputs_on(self.device)
@@ -149,12 +156,6 @@ class ExactStep:
     def _keep_no_graphs(self) -> None:
         self.keep_graphs = False
         free_memory()
-
-
-def passes(batch: ViewBatch, size: int) -> Iterator[ViewChunk]:
-    """The batch's chunks in pieces of at most ``size`` views."""
-    for chunk in batch.chunks:
-        yield from chunk.split(size)
 
 
 def clear_gradients(module: nn.Module) -> None:

@@ -18,8 +18,9 @@ from spt_core.insight.class_map import class_map, mean_window_embedding
 from spt_core.insight.faithfulness import what_if
 from spt_core.insight.predicting import Patient, predict, read_for
 from spt_core.insight.wording import prediction_sentence
-from spt_core.learning.model_card import Calibration, patient_hmac
+from spt_core.learning.model_card import Calibration
 from spt_core.tokens import TokenFacts, read_tokens, write_tokens
+from spt_core.training.stages import patient_hmac
 from tests.core.insight.conftest import (
     DIM,
     changed,

@@ -16,7 +16,7 @@ from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.events import Note, Progress
 from spt_core.learning.cohort import open_cohort
-from spt_core.learning.model_card import Architecture, patient_hmac, read_model_card
+from spt_core.learning.model_card import Architecture, read_model_card
 from spt_core.learning.monitor import SlideMonitor
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.statistics import distance
@@ -26,6 +26,7 @@ from spt_core.tokens import read_labels
 from spt_core.training.alarms import Collapsed, NotLearning
 from spt_core.training.objectives import VICReg
 from spt_core.training.signals import Validation
+from spt_core.training.stages import patient_hmac
 from spt_core.training.step import ExactStep
 from tests.core.learning.runs import (
     TINY,

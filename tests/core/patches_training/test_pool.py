@@ -38,7 +38,7 @@ def settings_for(folder, **changes):
     return replace(plain, **changes).resolved(48, 0.5)
 
 
-def filled(settings):
+def opened(settings):
     events = fill_pool(find_origins(settings.sources, settings.tables), settings)
     notes = []
     while True:
@@ -48,6 +48,11 @@ def filled(settings):
             return stop.value, notes
         if isinstance(event, Note):
             notes.append(event.message)
+
+
+def filled(settings):
+    source, notes = opened(settings)
+    return source.at(0), notes
 
 
 def test_tables_say_whose_tiles_are(folder):
@@ -100,6 +105,8 @@ def test_what_is_kept_for_a_test_is_not_learned_from(folder, tmp_path):
         ("picture\np0-0.png", "neither a column file nor a column slide"),
         ("file,mpp\np0-0.png,fine", "line 2: mpp 'fine'"),
         ("file,split\np0-0.png,maybe", "no split 'maybe'"),
+        ("file,patient,split\np0-0.png,p0,\np0-1.png,p0,test", "p0 is in test and"),
+        ("file,slide,split\np0-0.png,s0,train\np0-1.png,s0,val", "slide s0 is in"),
     ],
 )
 def test_wrong_tables_are_said(folder, tmp_path, table, sentence):
@@ -108,16 +115,25 @@ def test_wrong_tables_are_said(folder, tmp_path, table, sentence):
         find_origins([str(folder / "tiles")], [str(tmp_path / "t.csv")])
 
 
+def test_a_patient_in_two_tables_is_on_one_side_of_the_split(folder, tmp_path):
+    (tmp_path / "slides.csv").write_text("slide,patient,split\na.svs,p0,test")
+    (tmp_path / "tiles.csv").write_text("file,patient\np0-0.png,p0")
+    tables = [str(tmp_path / "slides.csv"), str(tmp_path / "tiles.csv")]
+    with pytest.raises(InputError, match="patient p0 is in test and train"):
+        find_origins([str(folder / "tiles")], tables)
+
+
 def test_memory_is_bounded_and_shared_fairly(folder):
     room = 40 * SIDE * SIDE * 3
-    pool, notes = filled(settings_for(folder, memory_gb=room / 1e9))
+    bounded = settings_for(folder, memory_gb=room / 1e9, refresh=0.0)
+    pool, notes = filled(bounded)
     assert pool.nbytes <= room
     assert len(pool) == 40
     # one of each of 24 slides before a second of any
     assert max(Counter(pool.slide.tolist()).values()) == 2
     assert len(set(pool.slide.tolist())) == 24
     assert "56 tiles and patches are left out" in notes[-1]
-    again, _ = filled(settings_for(folder, memory_gb=room / 1e9))
+    again, _ = filled(bounded)
     for one, other in zip(pool.tiles, again.tiles, strict=True):
         assert np.array_equal(one, other)
 
@@ -168,8 +184,8 @@ def test_slides_give_patches_of_their_tissue(slide):
 
 def plan_of(folder, **changes):
     settings = settings_for(folder, **changes)
-    pool, _ = filled(settings)
-    return PatchPlan(pool, settings, settings.batch_size, torch.device("cpu"))
+    source, _ = opened(settings)
+    return PatchPlan(source, settings, settings.batch_size, torch.device("cpu"))
 
 
 def test_hidisc_draws_patients_slides_and_patches(folder):
@@ -177,8 +193,8 @@ def test_hidisc_draws_patients_slides_and_patches(folder):
     for step in range(5):
         tiles = plan.tiles(step)
         assert len(tiles) == len(set(tiles.tolist())) == 24
-        of_patient = Counter(plan.pool.patient[tiles].tolist())
-        of_slide = Counter(plan.pool.slide[tiles].tolist())
+        of_patient = Counter(plan.pool(0).patient[tiles].tolist())
+        of_slide = Counter(plan.pool(0).slide[tiles].tolist())
         assert list(of_patient.values()) == [4] * 6
         assert list(of_slide.values()) == [2] * 12
         assert np.array_equal(tiles, plan.tiles(step))
@@ -204,9 +220,9 @@ def test_tiles_of_nobody_have_their_share(folder, tmp_path):
         )
     )
     plan = plan_of(folder, tables=(str(tmp_path / "half.csv"),))
-    assert int(plan.pool.known.sum()) == 48
+    assert int(plan.pool(0).known.sum()) == 48
     for step in range(3):
-        assert int(plan.pool.known[plan.tiles(step)].sum()) == 12
+        assert int(plan.pool(0).known[plan.tiles(step)].sum()) == 12
 
 
 def test_simclr_sees_every_tile_once_an_epoch(folder):

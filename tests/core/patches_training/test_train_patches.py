@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torchvision.models import resnet18
 
-from spt_core import read_tokens
+from spt_core import open_slide, read_tokens
 from spt_core.card_file import read_record
 from spt_core.cli import main
 from spt_core.errors import InputError
@@ -25,9 +26,12 @@ from spt_core.patches.training import (
 )
 from spt_core.patches.training.augmentation_settings import Augmentation
 from spt_core.patches.training.network import PatchNetwork, blocks, graph_floats
+from spt_core.patches.training.start import load_start
 from spt_core.training.alarms import DivergedError
 from spt_core.training.knn import knn_probabilities, mean_class_accuracy
+from spt_core.training.run_folder import key_in
 from spt_core.training.signals import Validation
+from spt_core.training.stages import patient_hmac
 from tests.core.patches.conftest import make_slide
 from tests.core.patches_training.made_tiles import picture, write_tiles
 from tests.events import run_through as finish
@@ -175,6 +179,56 @@ def test_the_card_says_what_it_is_and_names_nobody(undisturbed, folder):
     encoder, run = load_encoder(str(path)), load_encoder(str(path.parent))
     assert encoder.sha256 == run.sha256
     assert encoder.sha256 != load_encoder("small-random").sha256
+
+
+def test_the_card_knows_slides_and_patients_again(undisturbed, folder, tmp_path):
+    training = read_encoder_card(undisturbed[1].encoder).training
+    key = key_in(undisturbed[1].run)
+    assert patient_hmac("p3", key) in training.patient_hmacs
+    assert len(training.patient_hmacs) == 12
+    assert len(training.slide_fingerprints) == 96  # each of the tiles
+    (tmp_path / "renamed").mkdir()
+    shutil.copy(folder / "tiles" / "p3-1.png", tmp_path / "renamed" / "x.png")
+    slide = make_slide(tmp_path / "renamed" / "slide.tif", 1200, 1000)
+    settings = quick(
+        folder, tmp_path / "run", sources=(str(tmp_path / "renamed"),), tables=(),
+        epochs=1, batch_size=4, patches_per_slide=4, init=str(undisturbed[1].encoder),
+    )  # fmt: skip
+    _, result = finish(train_patches(settings))
+    card = read_encoder_card(result.encoder)
+    own, earlier = card.stages()
+    assert own.objective == earlier.objective == "patch encoder: simclr"
+    assert not own.with_labels
+    assert own.has_slide(open_slide(slide).fingerprint)
+    # the picture, under whatever name
+    assert len(own.slide_fingerprints & training.slide_fingerprints) == 1
+    assert earlier.slide_fingerprints == training.slide_fingerprints
+    # the key of the start's run is this one's too
+    assert earlier.has_patient("p3", key_in(result.run))
+    assert own.patient_hmacs == frozenset()  # nobody stated a patient
+
+
+def test_public_collections_are_known_of_the_start(folder, tmp_path):
+    assert find_card("resnet34").trained_on == ("ImageNet",)
+    assert "TCGA-CR-7395" in find_card("bundled").trained_on
+    assert load_start("mobilenetv2", "none", 0).card.trained_on == ()
+
+
+def test_hidisc_is_as_published_and_ours_is_an_option(folder, tmp_path):
+    published = quick(folder, tmp_path / "a", method="hidisc", epochs=1)
+    ours = replace(published, out=str(tmp_path / "b"), head="batchnorm",
+                   temperature=0.7)  # fmt: skip
+    for settings, head, temperature in (
+        (published, "linear", 0.07), (ours, "batchnorm", 0.7)
+    ):  # fmt: skip
+        _, result = finish(train_patches(settings))
+        stated = read_encoder_card(result.encoder).training.settings
+        assert (stated["head"], stated["temperature"]) == (head, temperature)
+        saved = torch.load(result.run / "checkpoint.pt", weights_only=True)
+        shapes = [
+            w.shape for n, w in saved["objective"].items() if n.endswith("0.weight")
+        ]
+        assert shapes[0] == ((128, 64) if head == "linear" else (64, 64))
 
 
 def test_weights_without_a_card_and_other_files_are_told_apart(tmp_path, undisturbed):

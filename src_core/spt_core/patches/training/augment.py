@@ -144,6 +144,8 @@ def _blur(x: Tensor, sigmas: NDArray[np.float64]) -> None:
     offsets = torch.arange(-radius, radius + 1)
     sigma = torch.from_numpy(sigmas[rows]).float().view(-1, 1)
     kernel = torch.exp(-0.5 * (offsets / sigma) ** 2)
+    # Each as wide as it needs: a view does not depend on those it is made with.
+    kernel = kernel * (offsets.abs() <= torch.ceil(2.5 * sigma))
     kernel = (kernel / kernel.sum(1, keepdim=True)).repeat_interleave(3, dim=0)
     part = x[torch.from_numpy(rows)]
     planes = part.flatten(0, 1)[None]  # (1, n * 3, h, w)

@@ -9,14 +9,15 @@ batch, and P_l(i) those other views of I that share view i's patient, slide or p
     L = (w_patient L_patient + w_slide L_slide + w_patch L_patch) / (sum of w)
 
 The published sum of the three is this mean times the sum of weights; as a mean, a
-learning rate means the same whatever the weights.
+learning rate means the same whatever the weights. The temperature, 0.07, and the head,
+one linear layer to 128 numbers, are those of the authors' configurations.
 """
 
 from collections.abc import Sequence
 
 from torch import Tensor
 
-from spt_core.training.heads import PROJECTED, projection_head
+from spt_core.training.heads import LINEAR, PROJECTED, projection_head
 from spt_core.training.objectives.objective import Objective
 from spt_core.training.objectives.supcon import contrastive_loss
 
@@ -40,7 +41,7 @@ def hidisc_losses(z: Tensor, whose: Tensor, temperature: float) -> dict[str, Ten
 
 
 class HiDisc(Objective):
-    """Two-layer projection, and the three losses."""
+    """A projection, and the three losses."""
 
     needs_labels = True
 
@@ -49,8 +50,8 @@ class HiDisc(Objective):
         dim: int,
         *,
         weights: Sequence[float] = (1.0, 1.0, 1.0),
-        head: str = "batchnorm",
-        temperature: float = 0.7,
+        head: str = LINEAR,
+        temperature: float = 0.07,
     ) -> None:
         super().__init__()
         self.head = projection_head(dim, dim, PROJECTED, head=head)

@@ -21,7 +21,9 @@ class PatchMonitor:
         order = np.random.default_rng([seed, 43]).permutation(len(pool))
         order = order[np.argsort(pool.label[order] < 0, kind="stable")][:MOST_TILES]
         self.chosen = np.sort(order)
-        self.pool, self.size, self.mpp = pool, size, mpp
+        # These alone: the others make room for new ones.
+        self.tiles = [pool.tiles[i] for i in self.chosen]
+        self.um, self.size, self.mpp = pool.um[self.chosen], size, mpp
         self.y = pool.label[self.chosen]
         self.asked = self.y >= 0
         patients = pool.patient[self.chosen][self.asked]
@@ -48,8 +50,12 @@ class PatchMonitor:
         found = []
         for start in range(0, len(self.chosen), _AT_ONCE):
             pixels = [
-                middle(self.pool.tiles[i], self.pool.um[i], self.size, self.mpp)
-                for i in self.chosen[start : start + _AT_ONCE]
+                middle(tile, um, self.size, self.mpp)
+                for tile, um in zip(
+                    self.tiles[start : start + _AT_ONCE],
+                    self.um[start : start + _AT_ONCE],
+                    strict=True,
+                )
             ]
             found.append(network(torch.cat(pixels).to(device)).float().cpu().numpy())
         return np.concatenate(found)

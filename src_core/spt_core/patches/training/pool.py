@@ -1,33 +1,42 @@
-"""The pixels that are learned from, sampled into memory once."""
+"""The pixels that are learned from: in memory at a time, renewed while training.
+
+A :class:`TileSource` knows all tiles and all patches of the slides' tissue, in a fixed
+order that the seed decides. A window of them is in memory; after each epoch it moves on
+(:mod:`window`), and what comes next is read in a thread meanwhile. What is in memory in
+an epoch is a function of the seed and the epoch alone.
+"""
 
 from collections import Counter, defaultdict
-from collections.abc import Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from PIL import Image
 
 from spt_core.errors import InputError
 from spt_core.events import Note, Progress
-from spt_core.patches.encoder import resized
-from spt_core.patches.reading import read_patches
+from spt_core.patches.training.pixels import (
+    SlideTissue,
+    Tile,
+    find_slide_tissue,
+    measure_tile,
+    read_slide_patches,
+    read_tile,
+)
 from spt_core.patches.training.settings import PatchTrainSettings
 from spt_core.patches.training.tiles import Origin
-from spt_core.slides import open_slide
-from spt_core.slides.grid import lay_grid
+from spt_core.patches.training.window import Window, held_in
 from spt_core.slides.source import Pixels
-from spt_core.slides.tissue import find_tissue
 
-# A slide's patches are read larger than views, so that crops have room to move.
-ROOM = 1.5
-# Tiles finer than the views by more than this are kept coarser.
-FINEST = 2.5
 _READERS = 4
 _AT_ONCE = 64
+_SHOWN = 5
+# A slide's number and a row of its grid; or -1 and a tile's number.
+_Key = tuple[int, int]
+_TILES = -1
+_Read = dict[_Key, Pixels | None]  # None: it cannot be read
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +50,13 @@ class TilePool:
     um : (n,)
         Micrometres per pixel of each.
     slide, patient : (n,)
-        Their numbers.
+        Their numbers, the same in every epoch.
     known : (n,)
         Whether its patient is known.
     label : (n,)
         Class numbers, -1 where unknown.
+    item : (n,)
+        Its number among :attr:`TileSource.whose`.
     """
 
     tiles: list[Pixels]
@@ -54,8 +65,7 @@ class TilePool:
     patient: NDArray[np.int64]
     known: NDArray[np.bool_]
     label: NDArray[np.int64]
-    slide_count: int
-    patient_count: int
+    item: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.tiles)
@@ -63,6 +73,14 @@ class TilePool:
     @property
     def nbytes(self) -> int:
         return sum(tile.nbytes for tile in self.tiles)
+
+    @property
+    def slide_count(self) -> int:
+        return len(np.unique(self.slide))
+
+    @property
+    def patient_count(self) -> int:
+        return len(np.unique(self.patient))
 
     @cached_property
     def by_patient(self) -> list[list[NDArray[np.int64]]]:
@@ -81,79 +99,302 @@ class TilePool:
         return np.flatnonzero(~self.known)
 
 
+class TileSource:
+    """All that may be learned from, and what of it is in memory in which epoch.
+
+    Parameters
+    ----------
+    slides, slide_windows
+        Slides with the order of their patches, and how many are in memory.
+    tiles, tile_window
+        Tiles in their order, and how many are in memory.
+
+    Attributes
+    ----------
+    unreadable
+        What was found to be damaged when its turn came.
+    """
+
+    def __init__(
+        self,
+        slides: Sequence[SlideTissue],
+        slide_windows: Sequence[Window],
+        tiles: Sequence[Tile],
+        tile_window: Window,
+    ) -> None:
+        self.slides, self.slide_windows = slides, slide_windows
+        self.tiles, self.tile_window = tiles, tile_window
+        self.unreadable: list[str] = []
+        origins = [one.origin for one in slides] + [one.origin for one in tiles]
+        self._slide_numbers = _numbers(one.slide for one in origins)
+        self._patient_numbers = _numbers(one.patient for one in origins)
+        self._classes = _numbers(sorted({one.label for one in origins if one.label}))
+        self._first_item = np.cumsum([0, *(window.held for window in slide_windows)])
+        self._held: _Read = {}
+        self._prints: dict[int, str] = {}
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="next patches")
+        self._ahead: tuple[int, Future[_Read]] | None = None
+        self._pool: tuple[int, TilePool] | None = None
+
+    @cached_property
+    def count(self) -> int:
+        """How many are in memory in the first epoch."""
+        return len(self.at(0))
+
+    @property
+    def is_renewed(self) -> bool:
+        """Whether there is more than what is in memory at first."""
+        return any(w.fresh for w in (*self.slide_windows, self.tile_window))
+
+    @cached_property
+    def whose(self) -> NDArray[np.int64]:
+        """(items, 3): patient, slide and own number of each item.
+
+        An item is a tile, or one of the places in memory for patches of a slide.
+        """
+        owners = [
+            one.origin
+            for one, window in zip(self.slides, self.slide_windows, strict=True)
+            for _ in range(window.held)
+        ]
+        owners += [tile.origin for tile in self.tiles]
+        rows = [
+            (self._patient_numbers[one.patient], self._slide_numbers[one.slide], item)
+            for item, one in enumerate(owners)
+        ]
+        return np.array(rows, np.int64).reshape(-1, 3)
+
+    def at(self, epoch: int) -> TilePool:
+        """What is in memory in an epoch; the next one's is read meanwhile."""
+        if self._pool is None or self._pool[0] != epoch:
+            if self._ahead is not None and self._ahead[0] == epoch:
+                self._held |= self._ahead[1].result()
+            for _ in self.read_for(epoch):
+                pass
+            self._pool = epoch, self._made(epoch)
+            if self.is_renewed:
+                wanted = self._missing(epoch + 1)
+                self._ahead = epoch + 1, self._reading.submit(self._read_all, wanted)
+        return self._pool[1]
+
+    def close(self) -> None:
+        """Read nothing more ahead."""
+        self._reading.shutdown(wait=True, cancel_futures=True)
+
+    def read_for(self, epoch: int) -> Iterator[int]:
+        """Bring what an epoch needs into memory; tell how many are read each time."""
+        for part in self._read(self._missing(epoch)):
+            self._held |= part
+            yield len(part)
+
+    def fingerprints(self, epoch: int) -> frozenset[str]:
+        """Of all slides and tiles whose pixels were in memory up to an epoch."""
+        used = range(self.tile_window.used(epoch))
+        for number in used:
+            if number not in self._prints:  # of epochs before a run was resumed
+                self._read_tile(number)
+        tiles = (self._prints[number] for number in used)
+        return frozenset((*(one.fingerprint for one in self.slides), *tiles)) - {""}
+
+    def patients(self, epoch: int) -> list[str]:
+        """The names of their patients, where somebody stated them."""
+        used = self.tiles[: self.tile_window.used(epoch)]
+        origins = [one.origin for one in self.slides] + [one.origin for one in used]
+        return sorted({one.patient for one in origins if one.patient_stated})
+
+    def _keys(self, epoch: int) -> list[tuple[int, _Key]]:
+        """What is in memory in an epoch, each with its item's number."""
+        found: list[tuple[int, _Key]] = []
+        for number, window in enumerate(self.slide_windows):
+            rows = self.slides[number].order[window.at(epoch)]
+            first = int(self._first_item[number])
+            found += [(first + i, (number, int(row))) for i, row in enumerate(rows)]
+        first = int(self._first_item[-1])
+        tiles = np.sort(self.tile_window.at(epoch)).tolist()
+        return found + [(first + tile, (_TILES, tile)) for tile in tiles]
+
+    def _missing(self, epoch: int) -> list[_Key]:
+        return [key for _, key in self._keys(epoch) if key not in self._held]
+
+    def _made(self, epoch: int) -> TilePool:
+        keys = self._keys(epoch)
+        self._held = {key: self._held[key] for _, key in keys}
+        kept = [
+            (item, self._of(key), pixels)
+            for item, key in keys
+            if (pixels := self._held[key]) is not None
+        ]
+        origins = [one.origin for _, one, _ in kept]
+        return TilePool(
+            [pixels for *_, pixels in kept],
+            np.array([one.um for _, one, _ in kept]),
+            np.array([self._slide_numbers[one.slide] for one in origins], np.int64),
+            np.array([self._patient_numbers[one.patient] for one in origins], np.int64),
+            np.array([one.known for one in origins], bool),
+            np.array(
+                [self._classes[one.label] if one.label else -1 for one in origins],
+                np.int64,
+            ),
+            np.array([item for item, *_ in kept], np.int64),
+        )
+
+    def _of(self, key: _Key) -> SlideTissue | Tile:
+        number, index = key
+        return self.tiles[index] if number == _TILES else self.slides[number]
+
+    def _read_all(self, keys: Sequence[_Key]) -> _Read:
+        found: _Read = {}
+        for part in self._read(keys):
+            found |= part
+        return found
+
+    def _read(self, keys: Sequence[_Key]) -> Iterator[_Read]:
+        """Slide by slide, and tiles some at a time."""
+        by_slide: dict[int, list[int]] = defaultdict(list)
+        for number, index in keys:
+            by_slide[number].append(index)
+        tiles = by_slide.pop(_TILES, [])
+        jobs: list[Callable[[], _Read]] = [
+            partial(self._read_slide, number, rows) for number, rows in by_slide.items()
+        ]
+        jobs += [
+            partial(self._read_tiles, tiles[start : start + _AT_ONCE])
+            for start in range(0, len(tiles), _AT_ONCE)
+        ]
+        with ThreadPoolExecutor(_READERS) as readers:
+            yield from readers.map(lambda job: job(), jobs)
+
+    def _read_slide(self, number: int, rows: list[int]) -> _Read:
+        slide = self.slides[number]
+        try:
+            patches = read_slide_patches(slide, rows)
+        except (InputError, OSError) as error:
+            self.unreadable.append(f"{slide.origin.path.name}: {error}")
+            patches = [None] * len(rows)
+        return {(number, row): one for row, one in zip(rows, patches, strict=True)}
+
+    def _read_tiles(self, numbers: list[int]) -> _Read:
+        return {(_TILES, number): self._read_tile(number) for number in numbers}
+
+    def _read_tile(self, number: int) -> Pixels | None:
+        tile = self.tiles[number]
+        try:
+            pixels, self._prints[number] = read_tile(tile)
+        except InputError as error:
+            self._prints[number] = ""
+            self.unreadable.append(f"{tile.origin.path.name}: {error}")
+            return None
+        return pixels
+
+
 def fill_pool(
     origins: Sequence[Origin], settings: PatchTrainSettings
-) -> Generator[Note | Progress, None, TilePool]:
-    """Read tiles and sample slides until all is read or the memory is full.
+) -> Generator[Note | Progress, None, TileSource]:
+    """Find what there is, and read what the first epoch needs.
 
     Slides and tiles take turns by slide, so that a memory too small for all holds a
     fair share of each. What cannot be read is reported and left out.
     """
     rng = np.random.default_rng([settings.seed, 31])
-    budget = _Budget(int(settings.memory_gb * 1e9))
-    tiles = _in_turns([one for one in origins if not one.is_slide], rng)
-    slides = [one for one in origins if one.is_slide]
-    kept: list[tuple[Origin, Pixels, float]] = []
+    pictures = _in_turns([one for one in origins if not one.is_slide], rng)
     bad: list[str] = []
-    done, total = 0, len(tiles) + len(slides)
-    for slide in slides:
-        # Whatever comes later keeps its share of the memory.
-        share = budget.left // max(1, len(slides) + bool(tiles) - done)
+    slides: list[SlideTissue] = []
+    scans = [one for one in origins if one.is_slide]
+    for done, origin in enumerate(scans, start=1):
         try:
-            um, patches, notes = _sample_slide(slide, settings, share, rng)
+            slides.append(find_slide_tissue(origin, settings, rng))
         except (InputError, OSError) as error:
-            bad.append(f"{slide.path.name}: {error}")
+            bad.append(f"{origin.path.name}: {error}")
         else:
-            for note in notes:
+            for note in slides[-1].grid.notes:
                 yield Note(note)
-            kept += [(slide, patch, um) for patch in patches if budget.take(patch)]
-        done += 1
-        yield Progress(done, total, message="reading slides")
-    unsaid = sum(one.mpp is None for one in tiles)
+        yield Progress(done, len(scans), message="opening slides")
+    tiles = _measured(pictures, settings, bad)
+    unsaid = sum(one.mpp is None for one in pictures)
     if unsaid and settings.tile_mpp is None:
         yield Note(
             f"{unsaid} tiles do not say how large their pixels are: {settings.mpp:g} "
             "µm is assumed. --tile-mpp or a column mpp says it."
         )
-    with ThreadPoolExecutor(_READERS) as readers:
-        for start in range(0, len(tiles), _AT_ONCE):
-            part = tiles[start : start + _AT_ONCE]
-            if budget.refused:
-                budget.refused += len(part)
-                continue
-            read = readers.map(lambda one: _read_tile(one, settings), part)
-            for tile, result in zip(part, read, strict=True):
-                if isinstance(result, str):
-                    bad.append(result)
-                elif budget.take(result[0]):
-                    kept.append((tile, *result))
-            done += len(part)
-            yield Progress(done, total, message="reading tiles")
+    source = TileSource(slides, *_windows(slides, tiles, settings))
+    done, total = 0, sum(window.held for window in source.slide_windows)
+    total += source.tile_window.held
+    for count in source.read_for(0):
+        done += count
+        yield Progress(done, total, message="reading patches")
+    bad += source.unreadable
+    source.unreadable = []
     if bad:
-        more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
-        yield Note(f"Left out: {'; '.join(bad[:5])}{more}.")
-    if budget.refused:
+        more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
+        yield Note(f"Left out: {'; '.join(bad[:_SHOWN])}{more}.")
+    left_out = _left_out(source, settings)
+    if left_out:
+        turns = " They take turns." if settings.refresh else ""
         yield Note(
-            f"{budget.refused} tiles and patches are left out: --memory "
-            f"{settings.memory_gb:g} GB is full."
+            f"{left_out} tiles and patches are left out at a time: --memory "
+            f"{settings.memory_gb:g} GB is full.{turns}"
         )
-    if len(kept) < 2:
+    if source.count < 2:
         raise InputError("There are fewer than two patches to learn from.")
-    return _pool(kept)
+    return source
 
 
-class _Budget:
-    """Bytes that may still be kept."""
+def _windows(
+    slides: Sequence[SlideTissue], tiles: Sequence[Tile], settings: PatchTrainSettings
+) -> tuple[list[Window], Sequence[Tile], Window]:
+    """How much of each slide, and of the tiles, is in memory."""
+    memory = int(settings.memory_gb * 1e9)
+    counts, held = _shared_memory(slides, tiles, settings.patches_per_slide, memory)
+    pairs = zip(slides, counts, strict=True)
+    waiting = held < len(tiles) or any(n < len(one.order) for one, n in pairs)
+    if waiting and settings.refresh:
+        # What is read ahead has its place in the same memory.
+        memory = int(memory / (1 + settings.refresh))
+        counts, held = _shared_memory(slides, tiles, settings.patches_per_slide, memory)
+    return (
+        [
+            Window.of(len(one.order), count, settings.refresh)
+            for one, count in zip(slides, counts, strict=True)
+        ],
+        tiles,
+        Window.of(len(tiles), held, settings.refresh),
+    )
 
-    def __init__(self, size: int) -> None:
-        self.left, self.refused = size, 0
 
-    def take(self, pixels: Pixels) -> bool:
-        if pixels.nbytes > self.left:
-            self.refused += 1
-            return False
-        self.left -= pixels.nbytes
-        return True
+def _shared_memory(
+    slides: Sequence[SlideTissue], tiles: Sequence[Tile], most: int, memory: int
+) -> tuple[list[int], int]:
+    """Patches of each slide, and tiles, that are in memory at a time."""
+    counts: list[int] = []
+    for done, slide in enumerate(slides):
+        # Whatever comes later keeps its share of the memory.
+        share = memory // (len(slides) + bool(tiles) - done)
+        count = min(most, len(slide.order), max(1, share // slide.patch_bytes))
+        counts.append(count)
+        memory -= count * slide.patch_bytes
+    return counts, held_in([tile.nbytes for tile in tiles], max(0, memory))
+
+
+def _left_out(source: TileSource, settings: PatchTrainSettings) -> int:
+    """Tiles and patches that memory has no room for at a time."""
+    wanted = [min(settings.patches_per_slide, len(one.order)) for one in source.slides]
+    wanted.append(len(source.tiles))
+    windows = (*source.slide_windows, source.tile_window)
+    return sum(wanted) - sum(window.held for window in windows)
+
+
+def _measured(
+    pictures: Sequence[Origin], settings: PatchTrainSettings, bad: list[str]
+) -> list[Tile]:
+    found: list[Tile] = []
+    with ThreadPoolExecutor(_READERS) as readers:
+        measured = readers.map(partial(measure_tile, settings=settings), pictures)
+        for origin, tile in zip(pictures, measured, strict=True):
+            if isinstance(tile, str):
+                bad.append(f"{origin.path.name}: {tile}")
+            else:
+                found.append(tile)
+    return found
 
 
 def _in_turns(origins: list[Origin], rng: np.random.Generator) -> list[Origin]:
@@ -167,72 +408,5 @@ def _in_turns(origins: list[Origin], rng: np.random.Generator) -> list[Origin]:
     return [one for *_, one in sorted(ranked, key=lambda item: item[:2])]
 
 
-def _read_tile(
-    tile: Origin, settings: PatchTrainSettings
-) -> tuple[Pixels, float] | str:
-    try:
-        with Image.open(tile.path) as picture:
-            pixels = np.asarray(picture.convert("RGB"))
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
-        return f"{tile.path.name}: {error}"
-    mpp = settings.mpp or 1.0
-    um = tile.mpp or settings.tile_mpp or mpp
-    coarser = mpp / um / FINEST
-    if coarser > 1:
-        height, width = (max(1, round(side / coarser)) for side in pixels.shape[:2])
-        whole = Image.fromarray(pixels)
-        small = whole.resize((width, height), Image.Resampling.BILINEAR)
-        pixels, um = np.asarray(small), um * coarser
-    # A copy: the decoder's own array may not be written to, and torch minds.
-    return np.array(pixels), um
-
-
-def _sample_slide(
-    origin: Origin, settings: PatchTrainSettings, share: int, rng: np.random.Generator
-) -> tuple[float, list[Pixels], tuple[str, ...]]:
-    """Micrometres per pixel, and patches spread at random over the tissue."""
-    slide = open_slide(origin.path, origin.mpp or settings.slide_mpp)
-    side = round(ROOM * (settings.view_size or 1))
-    mpp = settings.mpp or 1.0
-    grid = lay_grid(slide, find_tissue(slide), patch_size=side, target_mpp=mpp)
-    if len(grid) == 0:
-        raise InputError("no tissue was found on it")
-    most = min(
-        settings.patches_per_slide, len(grid), max(1, share // (3 * side * side))
-    )
-    rows = np.sort(rng.permutation(len(grid))[:most]).astype(np.int64)
-    shape = (side, side)
-    if grid.is_whole:
-        width, height = grid.lv_size_xy
-        shape = (round(height), round(width))
-    patches: list[Pixels] = []
-    for row in rows:  # one by one: they lie far apart
-        out = np.empty((1, *shape, 3), np.uint8)
-        if read_patches(slide, grid, np.array([row]), out)[0]:
-            patches.append(_at_side(out, side))
-    return mpp, patches, grid.notes
-
-
-def _at_side(pixels: Pixels, side: int) -> Pixels:
-    planes = resized(torch.from_numpy(pixels), side)  # (1, 3, side, side)
-    return np.ascontiguousarray(planes[0].permute(1, 2, 0).numpy())
-
-
-def _pool(kept: Sequence[tuple[Origin, Pixels, float]]) -> TilePool:
-    slides = {
-        name: i for i, name in enumerate(dict.fromkeys(o.slide for o, *_ in kept))
-    }
-    patients = {
-        name: i for i, name in enumerate(dict.fromkeys(o.patient for o, *_ in kept))
-    }
-    names = sorted({o.label for o, *_ in kept if o.label})
-    return TilePool(
-        [pixels for _, pixels, _ in kept],
-        np.array([um for *_, um in kept]),
-        np.array([slides[o.slide] for o, *_ in kept]),
-        np.array([patients[o.patient] for o, *_ in kept]),
-        np.array([o.known for o, *_ in kept]),
-        np.array([names.index(o.label) if o.label else -1 for o, *_ in kept]),
-        len(slides),
-        len(patients),
-    )
+def _numbers(names: Iterable[str]) -> dict[str, int]:
+    return {name: number for number, name in enumerate(dict.fromkeys(names))}

@@ -12,10 +12,9 @@ from spt_core.hints import Device, Hint, check
 from spt_core.patches.training.augmentation_settings import Augmentation
 from spt_core.training.config_file import read_config
 from spt_core.training.options import (
+    HEADS,
     CheckpointSteps,
-    Head,
     LearningRate,
-    MicroBatch,
     MixedPrecision,
     Seed,
     ValidateEpochs,
@@ -25,8 +24,11 @@ from spt_core.training.options import (
 
 METHODS = ("simclr", "hidisc")
 STATISTICS = ("frozen", "batch")
-# HiDisc's own: with several positives an anchor, a sharp softmax is unstable.
-TEMPERATURES = {"simclr": 0.07, "hidisc": 0.7}
+PATCH_HEADS = ("linear", *HEADS)
+# HiDisc's are those of its authors' configurations. Softer, with batch norms in the
+# head (0.7, batchnorm), is ours.
+TEMPERATURES = {"simclr": 0.07, "hidisc": 0.07}
+HEAD_OF = {"simclr": "batchnorm", "hidisc": "linear"}
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,17 @@ class PatchTrainSettings:
             metavar="GB",
         ),
     ] = 4.0
+    refresh: Annotated[
+        float,
+        Hint(
+            "share of the patches in memory that others take the place of after each "
+            "epoch",
+            label="Renewed after each epoch",
+            minimum=0,
+            maximum=1,
+            metavar="SHARE",
+        ),
+    ] = 0.1
     views: Annotated[int, Hint("views of each patch", minimum=2)] = 2
     group: Annotated[
         tuple[int, int],
@@ -171,7 +184,17 @@ class PatchTrainSettings:
             metavar="T",
         ),
     ] = None
-    head: Head = "batchnorm"
+    head: Annotated[
+        str | None,
+        Hint(
+            "projection head: one linear layer, or two with or without batch norms",
+            label="Projection head",
+            choices=PATCH_HEADS,
+            choice_labels=("Linear", "With batch norms", "Plain"),
+            automatic=", ".join(f"{h} for {m}" for m, h in HEAD_OF.items()),
+            advanced=True,
+        ),
+    ] = None
     freeze: Annotated[
         int,
         Hint(
@@ -228,7 +251,26 @@ class PatchTrainSettings:
     seed: Seed = 0
     device: Device = "auto"
     mixed_precision: MixedPrecision = True
-    micro_batch: MicroBatch = None
+    micro_batch: Annotated[
+        int | None,
+        Hint(
+            "views in one pass through the network; the gradient stays that of the "
+            "whole batch with frozen statistics only",
+            minimum=2,
+            automatic="as many as memory allows",
+            advanced=True,
+        ),
+    ] = None
+    workers: Annotated[
+        int | None,
+        Hint(
+            "threads that make views; the views do not depend on their number",
+            label="Threads that make views",
+            above=0,
+            automatic="one for each core beside a GPU, else 1",
+            advanced=True,
+        ),
+    ] = None
     checkpoint_steps: CheckpointSteps = 50
     validate_epochs: ValidateEpochs = None
 
@@ -252,6 +294,7 @@ class PatchTrainSettings:
             mpp=self.mpp or mpp,
             view_size=self.view_size or size,
             temperature=self.temperature or TEMPERATURES[self.method],
+            head=self.head or HEAD_OF[self.method],
             statistics=self.statistics
             or ("batch" if self.init == "none" else "frozen"),
             validate_epochs=self.validate_epochs or max(1, int(self.epochs or 1) // 20),

@@ -1,6 +1,6 @@
 """What training starts from: an architecture, and weights or none."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -10,13 +10,28 @@ from spt_core.card_file import ENDING
 from spt_core.errors import InputError
 from spt_core.patches import weights
 from spt_core.patches.encoder_card import EncoderCard, read_encoder_card
+from spt_core.patches.encoder_file import run_of_encoder
 from spt_core.patches.registry import HEADS, build_module, find_card
+from spt_core.training.stages import Stage
 
 
 @dataclass(frozen=True, eq=False)
 class Start:
+    """
+    Attributes
+    ----------
+    card
+        Of the architecture; ``trained_on`` is what the weights were trained on.
+    stages
+        The trainings that led to the weights, where their file states them.
+    run
+        The folder of the last of those, where its key is.
+    """
+
     module: nn.Module
     card: EncoderCard
+    stages: tuple[Stage, ...] = ()
+    run: Path = Path()
 
 
 def load_start(arch: str, init: str, seed: int) -> Start:
@@ -31,9 +46,10 @@ def load_start(arch: str, init: str, seed: int) -> Start:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = build_module(arch)
-    start = Start(module, find_card(arch))
+    card = find_card(arch)
     if init == "none":
-        return start
+        return Start(module, replace(card, trained_on=()))
+    start = Start(module, card)
     if init == "imagenet":
         path = weights.stored_file(arch)
         if not path.exists():
@@ -54,5 +70,12 @@ def load_start(arch: str, init: str, seed: int) -> Start:
                 f"{path.name} is a {stated.architecture}: give --arch "
                 f"{stated.architecture}."
             )
+        known = stated.trained_on if stated is not None else ()
+        start = Start(
+            module,
+            replace(card, trained_on=known),
+            tuple(stated.stages()) if stated is not None else (),
+            run_of_encoder(path),
+        )
     weights.fill(module, weights.read(path), path, leave_out=HEADS)
     return start

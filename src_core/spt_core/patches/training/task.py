@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,14 +14,22 @@ from spt_core.patches.training.hidisc import HiDisc
 from spt_core.patches.training.monitor import PatchMonitor
 from spt_core.patches.training.network import PatchNetwork, graph_floats
 from spt_core.patches.training.plan import PatchPlan
-from spt_core.patches.training.pool import TilePool
-from spt_core.patches.training.settings import PatchTrainSettings
+from spt_core.patches.training.pool import TileSource
+from spt_core.patches.training.settings import (
+    HEAD_OF,
+    TEMPERATURES,
+    PatchTrainSettings,
+)
 from spt_core.patches.training.start import Start
 from spt_core.patches.training.stay import StayNear
 from spt_core.training.batch import BatchPlan, ViewBatch
+from spt_core.training.batch_norms import share_statistics
+from spt_core.training.mixing_step import MixingStep
 from spt_core.training.objectives import Objective, SimCLR
 from spt_core.training.processes import Processes
+from spt_core.training.run_folder import RunFolder
 from spt_core.training.signals import Validation
+from spt_core.training.stages import patient_hmac, taken_over
 from spt_core.training.step import ExactStep
 
 
@@ -44,21 +51,30 @@ class PatchTrainingTask:
     def __init__(
         self,
         settings: PatchTrainSettings,
-        pool: TilePool,
+        source: TileSource,
         start: Start,
         device: torch.device,
         processes: Processes,
+        run: RunFolder,
     ) -> None:
-        self.settings, self.pool, self.start = settings, pool, start
-        self.device = device
+        self.settings, self.source, self.start = settings, source, start
+        self.device, self.processes, self.run = device, processes, run
+        # Only the first process writes: cards, and the key of the patients.
+        self.earlier = (
+            taken_over(start.stages, run, start.run) if processes.first else ()
+        )
         torch.manual_seed(settings.seed)
+        frozen_statistics = settings.statistics == "frozen"
+        module = start.module
+        if processes.world > 1 and not frozen_statistics:
+            module = share_statistics(module, device)
         self.network = PatchNetwork(
-            start.module,
+            module,
             start.card.dim,
             start.card.mean,
             start.card.std,
             freeze=settings.freeze,
-            frozen_statistics=settings.statistics == "frozen",
+            frozen_statistics=frozen_statistics,
         ).to(device)
         # On the CPU: it is needed once, at the end.
         self.start_weights = {
@@ -66,7 +82,8 @@ class PatchTrainingTask:
             for name, weight in self.network.module.state_dict().items()
         }
         self.objective = _objective(settings, self.network).to(device)
-        self.compute = ExactStep(
+        step = ExactStep if frozen_statistics else MixingStep
+        self.compute = step(
             self.network,
             self.objective,
             device=device,
@@ -75,15 +92,19 @@ class PatchTrainingTask:
             micro_batch=settings.micro_batch,
             mixed=settings.mixed_precision,
         )
-        batch = min(settings.batch_size, len(pool)) // processes.world * processes.world
-        self.plan: BatchPlan = PatchPlan(
-            pool, settings, batch, device, processes.rank, processes.world
+        batch = min(settings.batch_size, source.count)
+        batch = batch // processes.world * processes.world
+        plan = PatchPlan(
+            source, settings, batch, device, processes.rank, processes.world
         )
+        self.plan: BatchPlan = plan
+        self.epoch_of = plan.epoch
         self.steps = int(settings.epochs or 1) * self.plan.steps_per_epoch
         self.labels: Tensor | None = None
         if self.objective.needs_labels:
-            whose = np.stack([pool.patient, pool.slide, np.arange(len(pool))], axis=1)
-            self.labels = torch.from_numpy(whose).to(device)
+            self.labels = torch.from_numpy(source.whose).to(device)
+        pool = source.at(0)
+        self.counts = len(pool), pool.slide_count, len(pool.by_patient) or None
         self.monitor = PatchMonitor(
             pool, settings.view_size or 1, settings.mpp or 1.0, settings.seed
         )
@@ -145,24 +166,31 @@ class PatchTrainingTask:
         return found
 
     def _training(self, step: int) -> PatchTrainingSummary:
-        settings, pool = self.settings, self.pool
+        settings, source = self.settings, self.source
+        patches, slides, known_patients = self.counts
+        epoch = self.epoch_of(max(0, step - 1))
+        patients = source.patients(epoch)
+        key = self.run.patient_key() if patients else b""
         kept: tuple[str, ...] = (
             "patch_size", "mpp", "view_size", "views", "freeze", "statistics", "stay",
             "blend", "batch_size", "learning_rate", "weight_decay", "epochs",
-            "temperature", "head", "seed", "augmentation",
+            "temperature", "head", "refresh", "seed", "augmentation",
         )  # fmt: skip
         if settings.method == "hidisc":
             kept = (*kept, "group", "level_weights")
         return PatchTrainingSummary(
             method=settings.method,
             start=start_name(settings.init),
-            patches=len(pool),
-            slides=pool.slide_count,
-            patients=len(pool.by_patient) or None,
+            patches=patches,
+            slides=slides,
+            patients=known_patients,
             step=step,
             steps=self.steps,
             torch=torch.__version__,
             settings={name: getattr(settings, name) for name in kept},
+            slide_fingerprints=source.fingerprints(epoch),
+            patient_hmacs=frozenset(patient_hmac(name, key) for name in patients),
+            earlier=self.earlier,
         )
 
 
@@ -172,17 +200,18 @@ def start_name(init: str) -> str:
 
 
 def _objective(settings: PatchTrainSettings, network: PatchNetwork) -> Objective:
-    temperature = float(settings.temperature or 0.07)
+    temperature = float(settings.temperature or TEMPERATURES[settings.method])
+    head = settings.head or HEAD_OF[settings.method]
     objective: Objective
     if settings.method == "hidisc":
         objective = HiDisc(
             network.dim,
             weights=settings.level_weights,
-            head=settings.head,
+            head=head,
             temperature=temperature,
         )
     else:
-        objective = SimCLR(network.dim, head=settings.head, temperature=temperature)
+        objective = SimCLR(network.dim, head=head, temperature=temperature)
     if settings.stay:
         objective = StayNear(objective, network, settings.stay)
     return objective

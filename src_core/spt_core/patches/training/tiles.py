@@ -9,7 +9,12 @@ from spt_core.errors import InputError
 from spt_core.slides.array_source import is_ome_zarr
 from spt_core.slides.folders import slides_in
 from spt_core.slides.names import is_slide_name, slide_name
-from spt_core.tokens.labels import SPLIT_WORDS, SPLITS, read_table
+from spt_core.tokens.labels import (
+    SPLIT_WORDS,
+    SPLITS,
+    patients_in_two_splits,
+    read_table,
+)
 
 TILE_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _SHOWN = 5
@@ -25,6 +30,8 @@ class Origin:
         Whose it is; a tile that nobody knows is a slide and a patient of its own.
     known
         Whether somebody said whose it is.
+    patient_stated
+        Whether ``patient`` is a patient's name, and not the slide's in place of one.
     """
 
     path: Path
@@ -34,12 +41,14 @@ class Origin:
     known: bool
     mpp: float | None = None
     label: str | None = None
+    patient_stated: bool = False
 
 
 def find_origins(sources: Sequence[str], tables: Sequence[str]) -> list[Origin]:
     """Tiles and slides among files and folders, with what the tables say of them."""
     tiles, slides = _find_files(Path(source) for source in sources)
     rows = [row for table in tables for row in _read_table(Path(table))]
+    _refuse_split_patients(rows)
     by_slide = {slide_name(row.slide): row for row in rows if row.file is None}
     found = [
         _slide_origin(path, by_slide.get(slide_name(path)))
@@ -143,6 +152,16 @@ def _read_table(path: Path) -> Iterator[_Row]:
         )
 
 
+def _refuse_split_patients(rows: Sequence[_Row]) -> None:
+    """A patient, or a slide of an unknown one, is on one side of a split."""
+    wrong = patients_in_two_splits(
+        (row.patient or f"of slide {row.slide}", row.split) for row in rows
+    )
+    if wrong:
+        more = f" And {len(wrong) - _SHOWN} more." if len(wrong) > _SHOWN else ""
+        raise InputError(f"The tables: {'; '.join(wrong[:_SHOWN])}.{more}")
+
+
 def _is_wanted(row: _Row | None) -> bool:
     """What is kept for validation and test is never learned from."""
     return row is None or row.split in (None, "train")
@@ -152,7 +171,9 @@ def _slide_origin(path: Path, row: _Row | None) -> Origin:
     name = slide_name(path)
     patient = row.patient if row else None
     mpp, label = (row.mpp, row.label) if row else (None, None)
-    return Origin(path, True, name, patient or name, True, mpp, label)
+    return Origin(
+        path, True, name, patient or name, True, mpp, label, patient is not None
+    )
 
 
 def _tile_origins(tiles: Sequence[Path], rows: Sequence[_Row]) -> Iterator[Origin]:
@@ -187,6 +208,7 @@ def _tile_origins(tiles: Sequence[Path], rows: Sequence[_Row]) -> Iterator[Origi
                 known,
                 row_of.mpp,
                 row_of.label,
+                row_of.patient is not None,
             )
 
 

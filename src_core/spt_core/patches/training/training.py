@@ -1,6 +1,7 @@
 """Patch training: from slides and tiles to an encoder file, a generator of events."""
 
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,23 +49,27 @@ def train_patches(settings: PatchTrainSettings, *, resume: bool = False) -> Even
         start = load_start(settings.arch, settings.init, settings.seed)
         settings = settings.resolved(start.card.patch_size, start.card.mpp)
         origins = find_origins(settings.sources, settings.tables)
-        pool = yield from fill_pool(origins, settings)
-        if min(settings.batch_size, len(pool)) < max(2, processes.world):
-            raise InputError(
-                f"A batch of {min(settings.batch_size, len(pool))} patches is too "
-                f"small for {processes.world} processes: two or more are needed."
-            )
-        if not resume and processes.first:
-            folder.begin(settings)
-        task = PatchTrainingTask(settings, pool, start, device, processes)
-        run = TrainingRun(task, settings, folder)
-        if resume:
-            run.restore()
-        yield Note(_opening(task))
-        with run.recorded():
-            yield from run.events()
-            result = _finish(task, run)
-        return result
+        source = yield from fill_pool(origins, settings)
+        with closing(source):
+            batch = min(settings.batch_size, source.count)
+            if batch < max(2, processes.world):
+                raise InputError(
+                    f"A batch of {batch} patches is too small for {processes.world} "
+                    "processes: two or more are needed."
+                )
+            if not resume and processes.first:
+                folder.begin(settings)
+            task = PatchTrainingTask(settings, source, start, device, processes, folder)
+            run = TrainingRun(task, settings, folder)
+            if resume:
+                run.restore()
+            yield Note(_opening(task))
+            with run.recorded():
+                yield from run.events()
+                result = _finish(task, run)
+            if source.unreadable:
+                yield Note(f"Could not be read: {'; '.join(source.unreadable[:5])}.")
+            return result
 
 
 def resume_patches(path: str | Path, **changes: Any) -> Events:
@@ -75,12 +80,13 @@ def resume_patches(path: str | Path, **changes: Any) -> Events:
 
 
 def _opening(task: PatchTrainingTask) -> str:
-    settings, pool = task.settings, task.pool
+    settings, pool = task.settings, task.source.at(0)
     weights = sum(weight.numel() for weight in task.network.parameters())
     free = sum(w.numel() for w in task.network.parameters() if w.requires_grad)
+    at_a_time = " at a time" if task.source.is_renewed else ""
     return (
-        f"{settings.method} on {len(pool)} patches of {pool.slide_count} slides "
-        f"and {pool.patient_count} patients ({pool.nbytes / 1e6:.0f} MB), "
+        f"{settings.method} on {len(pool)} patches{at_a_time} of {pool.slide_count} "
+        f"slides and {pool.patient_count} patients ({pool.nbytes / 1e6:.0f} MB), "
         f"{settings.arch} from {start_name(settings.init)}, {free / 1e6:.2f} of "
         f"{weights / 1e6:.2f} M weights, batches of {task.plan.batch}, "
         f"{task.steps} steps on {task.device}."
