@@ -59,6 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "pseudonyms")  # fmt: skip
     add("--out", metavar="REPORT", type=Path, required=True,
         help="folder for the report")  # fmt: skip
+    add("--encoder", metavar="FILE", type=Path,
+        help="the patch encoder's file, so that slides it was trained on are "
+        "recognised")  # fmt: skip
     add("--calibrate", metavar="MODEL", type=Path,
         help="file for a copy of the model, calibrated on these slides")  # fmt: skip
     add("--patients-key", type=Path, metavar="FILE",
@@ -95,6 +98,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             folds=options.folds,
             repeats=options.repeats,
             keys=[patients_key(path, args.patients_key) for path in paths],
+            encoder=args.encoder,
             ignore_split=args.ignore_split,
             include_slide_names=args.include_slide_name,
         ),

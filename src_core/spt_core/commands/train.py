@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="RUN", help="folder for the run; it must not hold one yet")
     add("--resume", metavar="RUN", help="continue a run that was stopped")
     add_options(parser, TrainSettings, "objective", "labels")
+    add_options(parser, TrainSettings, "slide_table", "patient_from")
 
     group = parser.add_argument_group("model")
     add_options(group, TrainSettings, "model")
@@ -116,6 +117,7 @@ def train_settings(args: argparse.Namespace) -> TrainSettings:
         features=absolute(args.features),
         out=str(args.out),
         labels=absolute(args.labels),
+        slide_table=absolute(args.slide_table),
         init=absolute(args.init),
         architecture={name: size for name, size in sizes.items() if size},
         views=settings_from(args, ViewSettings),

@@ -11,6 +11,7 @@ import yaml
 from spt_core.errors import InputError
 from spt_core.hints import Device, Hint, check
 from spt_core.learning.views import ViewSettings
+from spt_core.tokens.labels import PatientSource
 from spt_core.training.config_file import read_config
 from spt_core.training.options import (
     CheckpointSteps,
@@ -59,7 +60,27 @@ class TrainSettings:
     out: str
     labels: Annotated[
         str | None,
-        Hint("table with columns slide,label[,patient,split,mpp]", metavar="CSV"),
+        Hint(
+            "table with columns slide,label[,patient,site,split,mpp], or patient,label "
+            "with --slide-table",
+            metavar="CSV",
+        ),
+    ] = None
+    slide_table: Annotated[
+        str | None,
+        Hint(
+            "table with columns slide,patient, for labels of patients",
+            metavar="CSV",
+            advanced=True,
+        ),
+    ] = None
+    patient_from: Annotated[
+        str | None,
+        Hint(
+            "take patients from the slides' names where no column gives them",
+            choices=tuple(source.value for source in PatientSource),
+            advanced=True,
+        ),
     ] = None
     model: Annotated[
         str | None,

@@ -152,7 +152,13 @@ def _finish(task: SlideTrainingTask, run: TrainingRun) -> Events:
 
 
 def _open(settings: TrainSettings) -> Cohort:
-    labels = read_labels(settings.labels) if settings.labels else None
+    labels = None
+    if settings.labels:
+        labels = read_labels(
+            settings.labels,
+            slides=settings.slide_table,
+            patients_from=settings.patient_from,
+        )
     cohort = open_cohort(
         settings.features,
         labels,

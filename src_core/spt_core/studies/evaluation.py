@@ -19,6 +19,7 @@ from spt_core.insight.calibration import fit_temperature
 from spt_core.learning.cohort import Cohort, open_cohort
 from spt_core.learning.model_file import SlideModel
 from spt_core.studies.embeddings import EmbeddedSlides, embed_slides, pooling_model
+from spt_core.studies.encoder_leakage import encoder_remarks, find_encoder
 from spt_core.studies.folds import Parts, given_split, patient_folds
 from spt_core.studies.methods import (
     CALIBRATED,
@@ -100,6 +101,7 @@ def evaluate(
     folds: int = 5,
     repeats: int = 1,
     keys: Sequence[bytes | None] = (),
+    encoder: str | Path | None = None,
     ignore_split: bool = False,
     include_slide_names: bool = False,
 ) -> Generator[Any, None, Evaluation]:
@@ -117,6 +119,9 @@ def evaluate(
         How often the folds are drawn.
     keys
         Of the models' runs, by which their patients are known.
+    encoder
+        The file of the patch encoder that made the features, where it is not one that
+        is known by its name: slides that it was trained on are remarked.
     ignore_split
         Ask all slides in folds, whatever the labels say of splits.
     """
@@ -139,6 +144,9 @@ def evaluate(
     cohort, known, remarks, left_out = _fair(cohort, known, splits=splits)
     repeated = _parts(cohort, labels, folds, repeats, splits=splits)
     remarks += _remarks(cohort, labels, known, repeated)
+    encoder_card, encoder_key = find_encoder(cohort, encoder)
+    if encoder_card is not None:
+        remarks += encoder_remarks(encoder_card, cohort, encoder_key)
     for remark in remarks:
         yield Note(remark)
     embedded = []
