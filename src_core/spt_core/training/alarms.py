@@ -7,9 +7,9 @@ from spt_core.errors import InputError
 from spt_core.events import Note
 
 # Embeddings have collapsed when they spread less than this, or than this share of the
-# widest spread that was seen in the run.
+# widest spread that was seen in the run, before its first step too.
 COLLAPSED_SPREAD = 1e-4
-COLLAPSED_SHARE = 0.01
+COLLAPSED_SHARE = 0.1
 CHANCE_MARGIN = 0.01
 CHANCE_STEPS = 20  # losses that are averaged before they are compared with chance
 CHANCE_WINDOW = 100  # steps: a loss on its way down passes the level of chance sooner

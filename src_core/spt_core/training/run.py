@@ -98,6 +98,7 @@ class TrainingRun:
     def events(self) -> Events:
         """Take all steps that are left."""
         per_epoch = self.plan.steps_per_epoch
+        self._look_before()
         started, at_start, state_written = time.monotonic(), self.step, 0.0
         if self.ended < self.step // per_epoch:  # stopped just before its end
             yield from self._end_epoch(0.0)
@@ -122,6 +123,13 @@ class TrainingRun:
                 if time.monotonic() - state_written > STATE_SECONDS:
                     state_written = time.monotonic()
                     self._write_state("running")
+
+    def _look_before(self) -> None:
+        """Know the spread before the first step: a collapse may precede any look."""
+        if self.step == 0:
+            if self.processes.first and self.task.watched > 1:
+                self.alarms.has_collapsed(self.task.validate(0).spread)
+            self.processes.wait()
 
     def _set_gradients(self, batch: ViewBatch) -> None:
         """Those of a batch; its loss, the loss's parts and the gradient's norm wait."""

@@ -164,7 +164,7 @@ def test_slides_of_new_patients_are_not_unlike(seed):
     by_patient = training_statistics(cohort_of(means, names), means)
     by_slide = training_statistics(cohort_of(means, [None] * 80), means)
     assert called_unlike(by_patient, new) <= 0.01
-    assert called_unlike(by_slide, new) > 0.3
+    assert called_unlike(by_slide, new) > 0.1
     assert called_unlike(by_patient, new + 20) == 1
     assert {name: value.shape for name, value in by_patient.items()} == {
         name: value.shape for name, value in by_slide.items()

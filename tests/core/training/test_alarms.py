@@ -56,12 +56,12 @@ def test_the_advice_is_for_what_the_run_does():
     assert "learning-rate" in advice(plain_head=False)
 
 
-def test_a_collapse_is_a_hundredth_of_what_was_seen_before():
+def test_a_collapse_is_a_tenth_of_what_was_seen_before():
     alarms = Alarms(chance=None, patience=0)
     assert not alarms.has_collapsed(0.05)
     assert not alarms.has_collapsed(0.5)
-    assert not alarms.has_collapsed(0.006)
-    assert alarms.has_collapsed(0.004)
+    assert not alarms.has_collapsed(0.06)
+    assert alarms.has_collapsed(0.04)
     assert Alarms(chance=None, patience=0).has_collapsed(1e-5)
 
 
