@@ -10,7 +10,7 @@ MOST = 16
 
 
 def usual_workers(device: torch.device) -> int:
-    """One for each core of this process beside a GPU; a CPU runs the network as well."""
+    """One for each core beside a GPU; a CPU has the network to run as well."""
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     cores = (os.cpu_count() or 1) // processes
     return max(1, min(MOST, cores if device.type != "cpu" else cores // 4))
