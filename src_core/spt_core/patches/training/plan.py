@@ -112,10 +112,7 @@ class PatchPlan:
             view, rows = piece
             return self._views(pool, whole[mine][rows], numbers[view].part(rows))
 
-        workers = self._workers
-        found = list(
-            map(made, pieces) if workers is None else workers.map(made, pieces)
-        )
+        found = list(self._workers.map(made, pieces))
         return ViewBatch(
             pool.item[whole], self.views, list(self._chunks(torch.cat(found)))
         )
@@ -133,9 +130,8 @@ class PatchPlan:
         )
 
     @cached_property
-    def _workers(self) -> ThreadPoolExecutor | None:
-        count = self.settings.workers or usual_workers(self.device)
-        return view_workers(count) if count > 1 else None
+    def _workers(self) -> ThreadPoolExecutor:
+        return view_workers(self.settings.workers or usual_workers(self.device))
 
     def _chunks(self, pixels: Tensor) -> Iterator[ViewChunk]:
         """Views (views * items, 3, size, size) in chunks, view by view."""

@@ -135,6 +135,7 @@ class TileSource:
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="next patches")
         self._ahead: tuple[int, Future[_Read]] | None = None
         self._pool: tuple[int, TilePool] | None = None
+        self._closed = False
 
     @cached_property
     def count(self) -> int:
@@ -179,6 +180,7 @@ class TileSource:
 
     def close(self) -> None:
         """Read nothing more ahead."""
+        self._closed = True
         self._reading.shutdown(wait=True, cancel_futures=True)
 
     def read_for(self, epoch: int) -> Iterator[int]:
@@ -262,7 +264,7 @@ class TileSource:
             for start in range(0, len(tiles), _AT_ONCE)
         ]
         with ThreadPoolExecutor(_READERS) as readers:
-            yield from readers.map(lambda job: job(), jobs)
+            yield from readers.map(lambda job: {} if self._closed else job(), jobs)
 
     def _read_slide(self, number: int, rows: list[int]) -> _Read:
         slide = self.slides[number]

@@ -267,7 +267,7 @@ class PatchTrainSettings:
             "threads that make views; the views do not depend on their number",
             label="Threads that make views",
             above=0,
-            automatic="one for each core beside a GPU, else 1",
+            automatic="one for each core beside a GPU, else one for four",
             advanced=True,
         ),
     ] = None

@@ -10,11 +10,10 @@ MOST = 16
 
 
 def usual_workers(device: torch.device) -> int:
-    """As many as this process has cores, beside a GPU; a CPU has the network to run."""
-    if device.type == "cpu":
-        return 1
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return max(1, min(MOST, (os.cpu_count() or 1) // here))
+    """One for each core beside a GPU; a CPU has the network to run as well."""
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    cores = (os.cpu_count() or 1) // processes
+    return max(1, min(MOST, cores if device.type != "cpu" else cores // 4))
 
 
 def view_workers(count: int) -> ThreadPoolExecutor:
