@@ -214,7 +214,7 @@ def ended_by_memory(engine, work):
 
 def test_an_engine_that_cannot_start_says_why(engine, quick, tmp_path, monkeypatch):
     (tmp_path / "torch.py").write_text("raise ImportError('torch is broken here')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     end = next(
         m
         for m in until(engine, engine.submit("analyse", **quick))
