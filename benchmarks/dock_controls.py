@@ -31,7 +31,7 @@ def measure(folder: Path) -> None:
     from _figures import Figures
 
     sys.path.insert(0, str(ROOT))
-    from napari_spt.analysis.state import Likeness
+    from napari_spt.analysis.state import ComparedPatch
     from napari_spt.parts.settings import remember
     from spt_core.insight.similarity import LookAlikes
     from tests.made_slides import write_tiff
@@ -81,7 +81,7 @@ def measure(folder: Path) -> None:
 
     def show_alike(at: int) -> None:
         row = analysis.row_at((at, at))
-        dock.state.show_likeness(Likeness(analysis, row))
+        dock.state.show_likeness(ComparedPatch(analysis, row))
 
     like = [
         milliseconds(lambda at=at: show_alike(at))

@@ -12,7 +12,7 @@ from napari_spt.analysis.drawing import Drawing
 from napari_spt.analysis.panel import Panel
 from napari_spt.analysis.session import Session
 from napari_spt.analysis.slide_analysis import Change
-from napari_spt.analysis.state import AnalysisState, Likeness
+from napari_spt.analysis.state import AnalysisState, ComparedPatch
 from napari_spt.analysis.words import (
     check_words,
     failure_words,
@@ -175,7 +175,7 @@ class QuestionsPanel(Panel):
                 "There is no tissue here that was looked at. Click another place."
             )
             return
-        self.state.show_likeness(Likeness(analysis, row))
+        self.state.show_likeness(ComparedPatch(analysis, row))
         _show_words(self.hint, LIKE_SHOWN)
 
     # What if not here?

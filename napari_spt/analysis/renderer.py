@@ -12,7 +12,7 @@ from napari_spt.analysis import layers as _layers
 from napari_spt.analysis.legends import Legend
 from napari_spt.analysis.overlay import SlideOverlay
 from napari_spt.analysis.slide_analysis import Analysis, Change
-from napari_spt.analysis.state import AnalysisState, Likeness
+from napari_spt.analysis.state import AnalysisState, ComparedPatch
 from napari_spt.analysis.status import restore_status, show_hover
 from napari_spt.parts.viewing import camera, main_window
 from spt_core.engine.protocol import FailureKind
@@ -132,7 +132,9 @@ class MapRenderer:
             # Not now: whoever removes several layers at once counts on them.
             QTimer.singleShot(0, partial(overlay.layers.remove, *_layers.NAMES))
 
-    def _on_likeness(self, before: Likeness | None, now: Likeness | None) -> None:
+    def _on_likeness(
+        self, before: ComparedPatch | None, now: ComparedPatch | None
+    ) -> None:
         if now is not None:
             overlay = self.overlay(now.analysis)
             overlay.draw_likeness(now.row)

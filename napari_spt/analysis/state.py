@@ -46,7 +46,7 @@ class Options:
 
 
 @dataclass(frozen=True, eq=False)
-class Likeness:
+class ComparedPatch:
     """A patch of an analysis that all others are compared with."""
 
     analysis: Analysis
@@ -83,7 +83,7 @@ class AnalysisState:
         self.engine: Ready | None = None
         self.cache_bytes: int | None = None
         self.comparison: Prediction | None = None
-        self.likeness: Likeness | None = None
+        self.likeness: ComparedPatch | None = None
 
     # Which slide
 
@@ -205,7 +205,7 @@ class AnalysisState:
         self.comparison = prediction
         self.comparison_changed.emit()
 
-    def show_likeness(self, likeness: Likeness | None) -> None:
+    def show_likeness(self, likeness: ComparedPatch | None) -> None:
         before, self.likeness = self.likeness, likeness
         if likeness is not before:
             self.likeness_changed.emit(before, likeness)

@@ -11,7 +11,7 @@ from qtpy.QtWidgets import QLabel
 
 from napari_spt.analysis import layers as _layers
 from napari_spt.analysis.layers import napari_labels
-from napari_spt.analysis.state import Likeness
+from napari_spt.analysis.state import ComparedPatch
 from napari_spt.parts.viewing import camera, scale_bar
 from spt_core.engine.protocol import Failed, FailureKind, Predicted
 from spt_core.insight.colours import heat_colours
@@ -356,7 +356,7 @@ def test_more_like_this_answers_within_a_click(open_dock, tmp_path):
     for place in (200, 900, 2100, 600):
         start = time.thread_time()
         row = analysis.row_at((place, place))
-        dock.state.show_likeness(Likeness(analysis, row))
+        dock.state.show_likeness(ComparedPatch(analysis, row))
         seconds.append(time.thread_time() - start)
     assert min(seconds[1:]) < 0.1, seconds
     layer = map_of(dock, "likeness")

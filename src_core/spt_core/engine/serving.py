@@ -38,7 +38,7 @@ GRACE_SECONDS = 1.5
 PROGRESS_SECONDS = 0.2
 
 
-class Handlers(Protocol):
+class AnyHandlers(Protocol):
     """What is done for requests; called from the working thread, unless it is said."""
 
     def start(self, request: Request) -> Work:
@@ -73,7 +73,7 @@ class Server:
         # An analysis, then the question that is answered between two of its steps.
         self._running: list[_Asked] = []
         self._cancelled: set[int] = set()
-        self._handlers: Handlers | None = None
+        self._handlers: AnyHandlers | None = None
         self._is_stopped = False
         self._is_alone = False  # nobody reads what is said
         self._lock = Condition()
@@ -169,7 +169,7 @@ class Server:
         """Whether a request waits."""
         return bool(self._waiting)
 
-    def serve(self, handlers: Handlers) -> None:
+    def serve(self, handlers: AnyHandlers) -> None:
         """Work off requests until told to stop."""
         with self._lock:
             self._handlers = handlers
@@ -198,7 +198,7 @@ class Server:
         self._running.append(asked)
         return asked
 
-    def _work_off(self, asked: _Asked, handlers: Handlers) -> None:
+    def _work_off(self, asked: _Asked, handlers: AnyHandlers) -> None:
         """Do one request to its end, and say how it ended unless all is to stop."""
         end = self._do(asked, handlers)
         with self._lock:
@@ -214,7 +214,7 @@ class Server:
         except Exception as error:  # noqa: BLE001
             self.channel.send(handlers.failed(error, asked.request), asked.number)
 
-    def _do(self, asked: _Asked, handlers: Handlers) -> End | None:
+    def _do(self, asked: _Asked, handlers: AnyHandlers) -> End | None:
         """Do one request; give its last message, None when all is to stop."""
         number = asked.number
         try:
@@ -243,7 +243,7 @@ class Server:
         except Exception as error:  # noqa: BLE001
             return handlers.failed(error, asked.request)
 
-    def _answer_within(self, number: int, handlers: Handlers) -> None:
+    def _answer_within(self, number: int, handlers: AnyHandlers) -> None:
         """Answer questions while an analysis rests."""
         while not self._is_over(number):
             question = self._next_question()

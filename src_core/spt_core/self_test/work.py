@@ -148,7 +148,7 @@ def training_on(name: str) -> Iterator[Finding]:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepResult:
     """Loss and gradient of a training step, and the loss after it."""
 
     loss: float
@@ -157,7 +157,7 @@ class Step:
 
 
 def judged_step(
-    check: str, step: Step, reference: Step, precision: str, seconds: float
+    check: str, step: StepResult, reference: StepResult, precision: str, seconds: float
 ) -> Finding:
     """Judge a device's training step by the CPU's."""
     cosine = float(torch.cosine_similarity(step.gradient, reference.gradient, dim=0))
@@ -173,7 +173,7 @@ def judged_step(
     return ok(check, found)
 
 
-def one_step(device: torch.device) -> Step:
+def one_step(device: torch.device) -> StepResult:
     """A step of a small model on made tokens: a function of the device alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -198,4 +198,4 @@ def one_step(device: torch.device) -> Step:
             if weight.grad is not None:  # a short way down
                 weight.sub_(0.1 * weight.grad / flat.norm())
         after = loss()
-    return Step(float(before.detach()), flat.float().cpu(), float(after))
+    return StepResult(float(before.detach()), flat.float().cpu(), float(after))
