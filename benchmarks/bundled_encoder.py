@@ -1,14 +1,14 @@
 """The bundled encoder against its start, colours alone and a random network.
 
 On BreaKHis patients that the encoder has never seen (see ``_bundled_data.py``), at the
-pixel size of use: each field is brought to 0.5 um a pixel and seen as two squares of
+pixel size of use: each field is brought to 0.5 um per pixel and seen as two squares of
 46 um, whose features are averaged. The patients kept apart are asked in five folds,
 all others vote or are learned from; four times with other folds, each time with a
 random 80 % of the others. kNN (k = 10, cosine) and a linear classifier (logistic
 regression on standardised features), mean class accuracy, of the 8 subtypes and of
 benign or malignant; differences from the start are of the same folds. Beside it the
 oral fields (Normal or carcinoma, in the dataset's own split; the encoder has seen them
-without labels), and patches a second.
+without labels), and patches per second.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Patches a second beside LazySlide: the same torch model, slide and patches.
+"""Patches per second beside LazySlide: the same torch model, slide and patches.
 
 LazySlide lives in an environment of its own, made on first use, or named by an option.
 It is timed alone, with the better of 0 and as many loader processes as there are cores.

@@ -73,7 +73,7 @@ def is_whole(predicted: Predicted) -> bool:
 
 
 def alone(slide: Path, folder: Path) -> float:
-    """Patches a second of the same encoding in a process of normal priority."""
+    """Patches per second of the same encoding in a process of normal priority."""
     began = time.perf_counter()
     patches = 0
     for event in encode_slide(slide, folder, EncodeSettings(batch_size=16)):
