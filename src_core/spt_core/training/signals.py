@@ -34,6 +34,8 @@ def spread(h: NDArray[np.floating]) -> float:
 
 
 def effective_rank(h: NDArray[np.floating]) -> float:
+    if not np.isfinite(h).all():  # of tokens that hold NaN: the step will say so
+        return float("nan")
     values = np.linalg.svd(h - h.mean(axis=0), compute_uv=False)
     total = values.sum()
     if total < 1e-12:
