@@ -62,13 +62,17 @@ class SlidePlan:
         share = len(whole) // self.world
         mine = whole[self.rank * share : (self.rank + 1) * share]
         epoch = step // self.steps_per_epoch
+        rngs = [view_generator(self.seed, epoch, int(slide)) for slide in mine]
         rows = batch_views(
-            [self.cohort[int(slide)].p for slide in mine],
-            [view_generator(self.seed, epoch, int(slide)) for slide in mine],
-            self.view_settings,
+            [self.cohort[int(slide)].p for slide in mine], rngs, self.view_settings
         )
+        sets = None
+        if self.cohort.augmented:
+            count = 1 + len(self.cohort.augmented)
+            drawn = [rng.integers(count, size=self.views) for rng in rngs]
+            sets = np.stack(drawn, axis=1).ravel()
         chunks = padded_chunks(
-            self.cohort, mine, rows, size=self.chunk, device=self.device
+            self.cohort, mine, rows, size=self.chunk, device=self.device, sets=sets
         )
         return ViewBatch(whole, self.views, chunks)
 
@@ -80,6 +84,7 @@ def padded_chunks(
     *,
     size: int,
     device: torch.device,
+    sets: NDArray[np.int64] | None = None,
 ) -> list[ViewChunk]:
     """Read and pad views, ``rows[view][slide]``, longest first in chunks.
 
@@ -88,7 +93,13 @@ def padded_chunks(
 
     The inputs of a chunk of s views, padded to n tokens, are x (s, n, d), p (s, n, 2)
     int32, and mask (s, n), True = real token.
+
+    Parameters
+    ----------
+    sets : (views * slides,)
+        Whose tokens each view has: 0 the cohort's own, then its augmented ones.
     """
+    sources = (cohort, *cohort.augmented)
     flat = [view for views in rows for view in views]
     lengths = np.array([len(view) for view in flat])
     order = np.argsort(-lengths, kind="stable")
@@ -99,7 +110,8 @@ def padded_chunks(
         x = np.zeros((len(places), n, cohort.dim), cohort.dtype)
         p = np.zeros((len(places), n, 2), np.int32)
         for line, place in enumerate(places):
-            slide, view = cohort[int(slides[place % len(slides)])], flat[place]
+            source = sources[int(sets[place])] if sets is not None else cohort
+            slide, view = source[int(slides[place % len(slides)])], flat[place]
             slide.read(view, x[line, : len(view)])
             p[line, : len(view)] = slide.p[view]
         mask = np.arange(n) < lengths[places, None]
