@@ -13,7 +13,7 @@ from spt_core.learning.model_card import Calibration
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.studies.evaluation import Evaluation
 from spt_core.studies.methods import CALIBRATED, OWN
-from spt_core.studies.scores import METRICS
+from spt_core.studies.scores import TABLE_METRICS
 from spt_core.studies.table import SLIDES, Score
 
 TITLES = {"accuracy": "mean class accuracy", "f1": "F1", "auc": "AUC"}
@@ -21,11 +21,11 @@ TITLES = {"accuracy": "mean class accuracy", "f1": "F1", "auc": "AUC"}
 
 def table(found: Evaluation) -> str:
     """The table as Markdown."""
-    head = ["method", "embedding", "of", *(TITLES[m] for m in METRICS)]
+    head = ["method", "embedding", "of", *(TITLES[m] for m in TABLE_METRICS)]
     head += ["calibration error"]
     lines = [" | ".join(head), " | ".join("---" for _ in head)]
     for row in found.rows:
-        cells = [_cell(row.values[metric]) for metric in METRICS]
+        cells = [_cell(row.values[metric]) for metric in TABLE_METRICS]
         error = f"{row.calibration_error:.3f}"
         lines.append(" | ".join((row.method, row.embedding, row.level, *cells, error)))
     return "\n".join(f"| {line} |" for line in lines)
