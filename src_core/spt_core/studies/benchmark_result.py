@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # The probes that tables name are these, and kNN, linear and own classifier of
 # ``methods``.
 MLP = "MLP"
+SUPERVISED = ("abmil", "clam", "dsmil", "transmil", "hipt", "suspt", "classify")
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class BenchmarkRow:
     seconds
         Of training and embedding, mean per cell.
     runs
-        One per repeat and seed.
+        For each seed in turn one per repeat, so that run ``i`` is of repeat
+        ``i % repeats``. Methods without chance have one per repeat.
     """
 
     line: Line
@@ -168,9 +170,15 @@ class Benchmark:
         As they may be written: pseudonyms, or the slides' names if asked for.
     patients
         Never written out.
+    numbers : (n,)
+        The slides' numbers in ``divisions``; None where these are their rows.
     baseline
         The method that others are compared with.
-    position_similarity : (rows, cols, rows, cols)
+    supervised
+        The methods that learn from labels; tables show them apart.
+    learned_from
+        What self-supervised methods learned from, in words.
+    position_similarity : (k, k, side, side)
         As ``position_similarity`` of ``benchmark_positions`` gives it.
     settings
         Plain data, as ``benchmark.yaml`` has it.
@@ -205,3 +213,6 @@ class Benchmark:
     command: str = ""
     hashes: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    supervised: tuple[str, ...] = SUPERVISED
+    numbers: NDArray[np.int64] | None = None
+    learned_from: str = "the training part of each fold"
