@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from spt_core.insight.calibration import calibration_error
 from spt_core.studies.methods import SharesByMethod
 from spt_core.studies.scores import (
-    METRICS,
+    TABLE_METRICS,
     OutOfFold,
     fold_scores,
     interval,
@@ -76,7 +76,7 @@ def table_rows(
                 method,
                 embedding,
                 level,
-                {metric: _score(runs, metric, weights) for metric in METRICS},
+                {metric: _score(runs, metric, weights) for metric in TABLE_METRICS},
                 pooled_score(runs, "auc"),
                 float(np.mean(errors)),
             )
