@@ -4,10 +4,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedGroupKFold, cross_val_score
+from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
+
+from spt_core.training.knn import mean_class_accuracy
 
 STRENGTHS = (0.01, 0.1, 1.0, 10.0)
 INNER_FOLDS = 3
@@ -40,12 +42,7 @@ def fit_linear_head(
         splitter = StratifiedGroupKFold(INNER_FOLDS, shuffle=True, random_state=0)
         parts = list(splitter.split(h, y, groups))
     if parts is not None:
-        scores = [
-            cross_val_score(
-                _classifier(c), h, y, cv=parts, scoring="balanced_accuracy"
-            ).mean()
-            for c in STRENGTHS
-        ]
+        scores = [np.mean([_score(c, h, y, *part) for part in parts]) for c in STRENGTHS]
         strength = STRENGTHS[int(np.argmax(scores))]
     fitted = _classifier(strength).fit(h, y)
     scaler, regression = fitted[0], fitted[1]
@@ -59,6 +56,17 @@ def fit_linear_head(
         head.weight.copy_(torch.from_numpy(weight))
         head.bias.copy_(torch.from_numpy(bias))
     return head
+
+
+def _score(
+    strength: float,
+    h: NDArray[np.float64],
+    y: NDArray[np.integer],
+    learn: NDArray[np.integer],
+    asked: NDArray[np.integer],
+) -> float:
+    fitted = _classifier(strength).fit(h[learn], y[learn])
+    return mean_class_accuracy(y[asked], fitted.predict(h[asked]))
 
 
 def _classifier(strength: float) -> Pipeline:

@@ -71,9 +71,12 @@ def benchmark(settings: BenchmarkSettings, *, command: str = "") -> Events:
     with held_by_one(out / ".lock") as is_ours:
         if not is_ours:
             raise InputError(f"Another process is at work in {out}.")
+        cells = bench.cells()
+        for cell in cells:  # of other settings: said before anything is done
+            if bench.folder.is_done(cell):
+                bench.folder.read(cell)
         with written_whole(out / SETTINGS_FILE) as temporary:
             settings.write(temporary)
-        cells = bench.cells()
         yield Note(_opening(bench, cells))
         yield from run_cells(bench, cells)
         yield Progress(len(cells), len(cells), message="writing the report")

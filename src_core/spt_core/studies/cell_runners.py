@@ -45,10 +45,6 @@ Events = Generator[Any, None, None]
 def run_cells(bench: Bench, cells: Sequence[Cell]) -> Events:
     """Do those cells that have no result yet."""
     left = [cell for cell in cells if not bench.folder.is_done(cell)]
-    for cell in cells:
-        if cell not in left:
-            bench.folder.read(cell)  # of other settings: said before anything is done
-            break
     if not left:
         return
     clock = _Clock(len(cells), len(left))

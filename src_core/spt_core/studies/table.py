@@ -76,7 +76,7 @@ def table_rows(
                 method,
                 embedding,
                 level,
-                {metric: _score(runs, metric, weights) for metric in TABLE_METRICS},
+                {metric: score_of(runs, metric, weights) for metric in TABLE_METRICS},
                 pooled_score(runs, "auc"),
                 float(np.mean(errors)),
             )
@@ -84,7 +84,7 @@ def table_rows(
     return rows
 
 
-def _score(runs: list[OutOfFold], metric: str, weights: NDArray[np.float64]) -> Score:
+def score_of(runs: list[OutOfFold], metric: str, weights: NDArray[np.float64]) -> Score:
     each = np.concatenate([fold_scores(run, metric) for run in runs])
     each = each[np.isfinite(each)]
     bounds = interval(mean_of_folds(runs, metric, weights))

@@ -38,9 +38,7 @@ def cohort(tmp_path_factory):
 def done(cohort, tmp_path_factory):
     """A benchmark with all that is measured, and its folder."""
     out = tmp_path_factory.mktemp("done")
-    settings = quick_settings(
-        cohort, out, seeds=2, permute_labels=True, mlp=True, repeats=2
-    )
+    settings = quick_settings(cohort, out, seeds=2, permute_labels=True, mlp=True)
     return finish(benchmark(settings)), out
 
 
@@ -48,7 +46,7 @@ def test_pooling_scores_as_evaluate_says(cohort, done):
     """Two ways to one number: the folds and the neighbours are the same."""
     found, _ = done
     labels = read_labels(cohort / "labels.csv")
-    other = finish(evaluate("mean", cohort / "features", labels, folds=3, repeats=2))
+    other = finish(evaluate("mean", cohort / "features", labels, folds=3))
     theirs = other.row("kNN").values["accuracy"]
     ours = row_of(found, "mean", "kNN").values["accuracy"]
     assert ours.mean == pytest.approx(theirs.mean, abs=1e-12)
@@ -76,7 +74,7 @@ def test_the_lines_of_a_table(done):
     assert row_of(found, "mean", "kNN").difference is None
     ours = row_of(found, "abmil", "kNN")
     assert ours.difference is not None and ours.difference.p_holm >= ours.difference.p
-    assert ours.cells == 3 * 2 * 2 and ours.missing == 0
+    assert ours.cells == 3 * 2 and ours.missing == 0
     assert ours.site_knn is not None and 0 <= ours.site_knn.mean <= 1
     assert ours.patient_values is not None
     names = {path.name for path in (out / "report").iterdir()}
@@ -195,7 +193,7 @@ def test_cells_of_other_settings_are_not_mixed(cohort, done):
 def test_methods_can_be_added(cohort, done):
     found, out = done
     settings = BenchmarkSettings.read(out / "benchmark.yaml")
-    more = replace(settings, methods=(*settings.methods, "max"), repeats=1, seeds=1)
+    more = replace(settings, methods=(*settings.methods, "max"), seeds=1)
     again = finish(benchmark(more))
     assert row_of(again, "max", "kNN").missing == 0
     # The others were not done again.
