@@ -1,7 +1,7 @@
 """Comparisons of two methods whose difference, or lack of one, is known."""
 
 from dataclasses import replace
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import pytest
@@ -192,9 +192,9 @@ def test_sixty_patients_and_ten_runs_take_seconds():
     y, patients = slides_of(60, 2)
     folds = [np.repeat(folds_of(60, 10, seed), 2) for seed in range(10)]
     ours, theirs = ([run_of(y, f, s, rng) for f in folds] for s in (1.0, 0.8))
-    began = perf_counter()
+    began = process_time()
     paired_difference(ours, theirs, patients, "accuracy")
-    assert perf_counter() - began < 10
+    assert process_time() - began < 10
 
 
 def test_holm_by_hand():
