@@ -5,7 +5,7 @@ site is both learned from and asked. The part asked takes no part in any choice.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -219,8 +219,9 @@ def divide_by_file(
                 f"{Path(path).name}, {_called(one)}: no labelled slide of these "
                 f"features is in {part!r}."
             )
+    complete = {i for i, one in enumerate(read.splits) if one.says_val}
     return _finished(
-        cohort, DivisionKind.GIVEN, given, val_share, 0, list(read.remarks)
+        cohort, DivisionKind.GIVEN, given, val_share, 0, read.remarks, complete
     )
 
 
@@ -284,17 +285,21 @@ def _finished(
     drawn: list[Division],
     val_share: float,
     seed: int,
-    remarks: list[str] | None = None,
+    remarks: Iterable[str] = (),
+    complete: Collection[int] = (),
 ) -> Divisions:
-    """Checked, and with a part set aside to choose by where there is none."""
+    """Checked, and with a part set aside to choose by where there is none.
+
+    ``complete`` are folds to be left as they are, though nothing may choose in them.
+    """
     if not 0 <= val_share < 1:
         raise InputError(f"The share to choose by is {val_share}, not 0 to below 1.")
     check_divisions(cohort, Divisions(kind, tuple(drawn)))
     y, patients = cohort.class_numbers(), np.array(cohort.patients())
     few: Counter[str] = Counter()
     folds = []
-    for one in drawn:
-        if len(one.val) or val_share == 0:
+    for place, one in enumerate(drawn):
+        if len(one.val) or val_share == 0 or place in complete:
             folds.append(one)
             continue
         counts = patients_of_classes(y[one.train], patients[one.train])
@@ -313,7 +318,7 @@ def _finished(
                 one.repeat, one.fold, one.train[~is_val], one.train[is_val], one.test
             )
         )
-    remarks = list(remarks or [])
+    remarks = list(remarks)
     for name, count in sorted(few.items()):
         often = "" if len(folds) == 1 else f"in {count} of {len(folds)} folds "
         remarks.append(

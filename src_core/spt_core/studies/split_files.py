@@ -41,13 +41,17 @@ _TRUE, _FALSE = {"true", "1", "1.0"}, {"false", "0", "0.0", ""}
 
 
 class NamedSplit(NamedTuple):
-    """One fold by the names of the cohort's slides, in order, none in two parts."""
+    """One fold by the names of the cohort's slides, in order, none in two parts.
+
+    ``says_val`` where the file says which slides choose, be it none.
+    """
 
     repeat: int
     fold: int
     train: tuple[str, ...]
     val: tuple[str, ...]
     test: tuple[str, ...]
+    says_val: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ class _Fold:
     named: tuple[tuple[str, str], ...]
     repeat: int | None = None
     patients_first: bool = False
+    says_val: bool = False
 
 
 def read_splits(path: str | Path, cohort: Cohort) -> SplitFile:
@@ -211,7 +216,8 @@ def _in_cohort(fold: _Fold, slides: _SlideNames) -> NamedSplit:
         tuple(sorted(name for name, one in part_of.items() if one == part))
         for part in SPLITS
     ]
-    return NamedSplit(0, 0, *parts)
+    train, val, test = parts
+    return NamedSplit(0, 0, train, val, test, fold.says_val or bool(val))
 
 
 def _numbered(splits: list[NamedSplit], folds: list[_Fold]) -> list[NamedSplit]:
@@ -264,6 +270,7 @@ def _json_fold(path: Path, number: int, one: Any) -> _Fold:
         tuple((name, part) for part in SPLITS for name in names[part]),
         repeat if isinstance(repeat, int) else None,
         patients_first=True,
+        says_val="val_patients" in one,
     )
 
 
