@@ -191,8 +191,8 @@ def difference_figure(rows: Sequence[BenchmarkRow], baseline: str) -> str:
     low = step * np.floor(min(*bounds, 0) / step)
     high = step * np.ceil(max(*bounds, 0) / step)
     letters = max(len(line_name(row.line)) for row, _ in drawn)
-    left = min(260.0, 16 + 12 * LETTER * letters)
-    plot = Plot(640, 30 + 26 * len(drawn) + 44, (low, high), (len(drawn), 0), left=left)
+    left = min(220.0, 16 + 12 * LETTER * letters)
+    plot = Plot(500, 30 + 26 * len(drawn) + 44, (low, high), (len(drawn), 0), left=left)
     ticks = np.arange(low, high + step / 2, step)
     plot.x_axis(
         [(t, f"{t:+g}" if t else "0") for t in ticks], f"points above {baseline}"
@@ -227,7 +227,7 @@ def ablation_figure(ablation: Ablation) -> str:
     xs = list(place.values())
     pad = 0.06 * (max(xs) - min(xs) or 1)
     plot = Plot(
-        560, 300, (min(xs) - pad, max(xs) + pad), (low, max(high, low + step)), left=58
+        480, 300, (min(xs) - pad, max(xs) + pad), (low, max(high, low + step)), left=58
     )
     unit = {re.sub(r"[-+]?[\d.]+", "", v).strip() for v in variants if _number(v)}
     plot.x_axis([(place[v], _tick(v)) for v in variants], " ".join(sorted(unit))[:40])
@@ -286,9 +286,9 @@ def _step(width: float) -> float:
     return float(size * next(k for k in (1, 2, 5, 10) if rough <= k * size * 1.0001))
 
 
-def _titled(title: str, **margins: float) -> Plot:
+def _titled(title: str, left: float = 46, bottom: float = 42) -> Plot:
     """A square frame with its title above."""
-    plot = Plot(SIDE, SIDE + 14, top=26, **margins)
+    plot = Plot(SIDE, SIDE + 14, left=left, top=26, bottom=bottom)
     plot.text(plot.left, 17, title, bold=True)
     return plot
 

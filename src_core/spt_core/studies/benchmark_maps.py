@@ -151,7 +151,7 @@ def position_figure(similarity: NDArray[np.floating]) -> str:
         for col in range(k):
             top, left = row * (side + 2), col * (side + 2)
             mosaic[top : top + side, left : left + side] = scaled[row, col]
-    wide = 440.0
+    wide = 380.0
     plot = Plot(wide + 120, wide + 52, bottom=0)
     picture = opaque(mosaic)
     plot.picture(44, 6, wide, wide, picture)

@@ -1,17 +1,15 @@
 """What a benchmark found: the lines of its tables and what its figures show."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spt_core.studies.divisions import Divisions
+from spt_core.studies.paired import Difference
 from spt_core.studies.scores import OutOfFold
 from spt_core.studies.table import Score
-
-if TYPE_CHECKING:
-    from spt_core.studies.divisions import Divisions
-    from spt_core.studies.paired import Difference
 
 # The probes that tables name are these, and kNN, linear and own classifier of
 # ``methods``.
@@ -71,7 +69,7 @@ class BenchmarkRow:
     values: dict[str, Score]
     pooled: dict[str, float]
     patient_values: dict[str, Score] | None
-    difference: "Difference | None"
+    difference: Difference | None
     site_knn: Score | None
     cells: int
     missing: int
@@ -196,7 +194,7 @@ class Benchmark:
     patients: tuple[str, ...]
     sites: tuple[str | None, ...]
     is_patient_known: bool
-    divisions: "Divisions"
+    divisions: Divisions
     folds: int
     repeats: int
     seeds: tuple[int, ...]

@@ -47,7 +47,7 @@ METHODS = (
 PLACES = ("split + crop + mask", "split + crop", "split + mask", "split")
 
 
-def made_benchmark(*, features=("",), patients=60, seed=0) -> Benchmark:
+def made_benchmark(*, features=("",), patients=60, maps=6, seed=0) -> Benchmark:
     """Six methods on three classes and sites, with ablations, controls, failures."""
     rng = np.random.default_rng(seed)
     kind = np.arange(patients) % len(CLASSES)
@@ -72,12 +72,12 @@ def made_benchmark(*, features=("",), patients=60, seed=0) -> Benchmark:
                 made.append(OutOfFold(y, fold, shares))
         return tuple(made)
 
-    weights = patient_weights(y, people, draws=200)
+    weights = patient_weights(y, people, draws=60)
 
     def row_of(line, skill, is_trained=True):
         runs = runs_of(skill, is_trained)
         pooled = [of_patients(run, people) for run in runs]
-        drawn = patient_weights(pooled[0][0].y, pooled[0][1], draws=200)
+        drawn = patient_weights(pooled[0][0].y, pooled[0][1], draws=60)
         missing = 4 if line.method == "giga-ssl" else 0
         return BenchmarkRow(
             line=line,
@@ -178,7 +178,7 @@ def made_benchmark(*, features=("",), patients=60, seed=0) -> Benchmark:
                 else np.full(n, -1),
             )
             for folder in features
-            for method, probes, skill in METHODS
+            for method, _, skill in METHODS[2:maps]
         ),
         position_similarity=made_similarity(),
         attention=tuple(made_attention(rng, names[k], k) for k in range(6)),
@@ -210,7 +210,7 @@ def compared(rows, people, baseline):
         difference = None
         if row is not other:
             difference = paired_difference(
-                row.runs, other.runs, people, "accuracy", draws=200, permutations=400
+                row.runs, other.runs, people, "accuracy", draws=60, permutations=300
             )
         found.append(replace(row, difference=difference))
     held = [row for row in found if row.difference]
