@@ -41,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--methods", metavar="NAME", nargs="+", default=list(DEFAULT_METHODS),
         help=f"what to compare (default: {' '.join(DEFAULT_METHODS)})")  # fmt: skip
     add("--ablations", metavar="NAME", nargs="+", default=[],
-        help=f"what to vary of self-supervised SPT: {', '.join(ABLATIONS)}")  # fmt: skip
+        help="what to vary of self-supervised SPT: "
+        f"{', '.join(ABLATIONS)}")  # fmt: skip
     add("--plan", action="store_true",
         help="say in seconds how exact a result to expect, and do nothing "
         "else")  # fmt: skip

@@ -42,7 +42,9 @@ def fit_linear_head(
         splitter = StratifiedGroupKFold(INNER_FOLDS, shuffle=True, random_state=0)
         parts = list(splitter.split(h, y, groups))
     if parts is not None:
-        scores = [np.mean([_score(c, h, y, *part) for part in parts]) for c in STRENGTHS]
+        scores = [
+            np.mean([_score(c, h, y, *part) for part in parts]) for c in STRENGTHS
+        ]
         strength = STRENGTHS[int(np.argmax(scores))]
     fitted = _classifier(strength).fit(h, y)
     scaler, regression = fitted[0], fitted[1]
@@ -60,7 +62,7 @@ def fit_linear_head(
 
 def _score(
     strength: float,
-    h: NDArray[np.float64],
+    h: NDArray[np.floating],
     y: NDArray[np.integer],
     learn: NDArray[np.integer],
     asked: NDArray[np.integer],

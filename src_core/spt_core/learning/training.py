@@ -93,9 +93,7 @@ def train(
         return result
 
 
-def resume(
-    path: str | Path, *, cohort: Cohort | None = None, **changes: Any
-) -> Events:
+def resume(path: str | Path, *, cohort: Cohort | None = None, **changes: Any) -> Events:
     """Go on with the run in a folder, up to its end.
 
     A run that was begun on slides that were already open needs them again.

@@ -135,7 +135,9 @@ def _token_limits() -> tuple[Variant, ...]:
 def _crops() -> tuple[Variant, ...]:
     ranges = ((25, 100), (50, 200), (100, 400), (200, 800), (400, 1600))
     found = [
-        Variant(f"{low} to {high} cells", views={"crop_area": (float(low), float(high))})
+        Variant(
+            f"{low} to {high} cells", views={"crop_area": (float(low), float(high))}
+        )
         for low, high in ranges
     ]
     return (*found, Variant("no crop", views={"crop": False}))

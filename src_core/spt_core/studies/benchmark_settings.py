@@ -80,9 +80,7 @@ class BenchmarkSettings:
     ] = "mean"
     ordered: Annotated[
         bool,
-        Hint(
-            "the classes are grades: their names in alphabetical order are the order"
-        ),
+        Hint("the classes are grades: their names in alphabetical order are the order"),
     ] = False
     unlabelled: Annotated[
         bool,
@@ -161,8 +159,7 @@ class BenchmarkSettings:
         named = [name for name, _ in self.named_features()]
         if len(set(named)) < len(named):
             conflicts.append(
-                "Two folders of features have one name: call them apart by "
-                "NAME=FOLDER."
+                "Two folders of features have one name: call them apart by NAME=FOLDER."
             )
         check(self, *conflicts)
 

@@ -18,7 +18,7 @@ from spt_core.events import Note, Progress
 from spt_core.memory import memory_bytes
 from spt_core.studies.bench import Bench, open_bench
 from spt_core.studies.benchmark_settings import BenchmarkSettings
-from spt_core.studies.cell_work import do_cell, why_of
+from spt_core.studies.cell_work import FAILURES, do_cell, why_of
 from spt_core.studies.cells import Cell
 
 # What a process takes before it opens a slide: torch, and room to train.
@@ -118,7 +118,7 @@ def _here(bench: Bench, cells: Iterable[Cell]) -> Generator[Any, None, None]:
             for event in do_cell(bench, cell):
                 if isinstance(event, Progress):
                     yield Beat(str(cell), event.done, event.total)
-        except Exception as error:
+        except FAILURES as error:
             why = why_of(error)
             bench.folder.write_failure(cell, why)
         yield CellDone(str(cell), time.monotonic() - began, why)
@@ -207,7 +207,7 @@ def _do_in_worker(plain: dict[str, Any], cell: Cell) -> CellDone:
     try:
         for _ in do_cell(bench, cell):
             pass
-    except Exception as error:
+    except FAILURES as error:
         why = why_of(error)
         bench.folder.write_failure(cell, why)
     return CellDone(str(cell), time.monotonic() - began, why)

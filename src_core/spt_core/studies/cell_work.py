@@ -31,6 +31,16 @@ from spt_core.studies.probes import (
 from spt_core.training.run_folder import RunFolder
 
 Events = Generator[Any, None, CellResult]
+# What may be wrong with one cell, and stops no other; anything else is a bug.
+FAILURES = (
+    InputError,
+    DivergedError,
+    MemoryError,
+    OSError,
+    RuntimeError,  # torch's
+    ValueError,  # numpy's and scikit-learn's
+    ArithmeticError,
+)
 
 
 def do_cell(bench: Bench, cell: Cell) -> Events:

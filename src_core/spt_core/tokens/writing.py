@@ -341,4 +341,3 @@ def discard_unfinished(path: Path) -> None:
         if not lock(file):
             raise SlideInUseError(f"{path.name} is being written by another process.")
     partial.unlink(missing_ok=True)
-

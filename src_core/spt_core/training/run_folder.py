@@ -137,9 +137,7 @@ class RunFolder:
         columns = self._metrics_columns()
         with self.metrics.open("a", newline="", encoding="utf-8") as file:
             # A run that was begun by an older version lacks columns.
-            writer = csv.DictWriter(
-                file, columns or list(row), extrasaction="ignore"
-            )
+            writer = csv.DictWriter(file, columns or list(row), extrasaction="ignore")
             if not columns:
                 writer.writeheader()
             writer.writerow(row)

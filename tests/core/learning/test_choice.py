@@ -107,7 +107,8 @@ def test_a_classifier_is_chosen_by_its_loss_on_the_validation_split(
     assert result.best_step < result.steps
     assert "the loss on the validation split (3 slides)" in notes(events)
     how, slides = chosen(result.best)
-    assert how == "the loss on the validation split" and len(slides) == 3
+    assert how == "the loss on the validation split"
+    assert len(slides) == 3
 
 
 def test_the_loss_on_the_validation_split_is_the_classifiers(cohort, tmp_path):
@@ -117,13 +118,15 @@ def test_the_loss_on_the_validation_split_is_the_classifiers(cohort, tmp_path):
     torch.manual_seed(0)
     encoder = build_encoder("abmil", slides.dim).eval()
     classifier = torch.nn.Linear(encoder.dim, len(slides.classes))
-    seen = SlideMonitor(slides, 0).validate(
-        encoder, torch.device("cpu"), 1, classifier
-    )
+    seen = SlideMonitor(slides, 0).validate(encoder, torch.device("cpu"), 1, classifier)
     losses = {}
     for slide in (one for one in slides if one.split == "val"):
         x = torch.from_numpy(slide.tokens().astype(np.float32))[None]
-        share = classifier(encoder(x, torch.from_numpy(slide.p)[None])).softmax(-1)[0].detach()
+        share = (
+            classifier(encoder(x, torch.from_numpy(slide.p)[None]))
+            .softmax(-1)[0]
+            .detach()
+        )
         wrong = -share[slides.classes.index(slide.label)].log()
         losses.setdefault(slide.label, []).append(wrong.item())
     expected = np.mean([np.mean(each) for each in losses.values()])
