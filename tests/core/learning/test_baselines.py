@@ -95,7 +95,7 @@ def test_three_classes_are_learned_from_a_tenth_of_the_tokens(planted, tmp_path,
     assert not read_model_card(result.last).views.crop
 
 
-@pytest.mark.parametrize("model", ["abmil", "hipt"])
+@pytest.mark.parametrize("model", ["hipt"])
 def test_a_stopped_run_draws_the_same_dropout_when_it_goes_on(planted, tmp_path, model):
     _, straight = finish(train(baseline(planted, tmp_path / "straight", model)))
     stop_after(train(baseline(planted, tmp_path / "run", model)), 4)
