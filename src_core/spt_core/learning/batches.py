@@ -17,11 +17,6 @@ from spt_core.training.batch import (
     steps_per_epoch,
 )
 
-# Floats that a token's graph holds for each unit of dim and layer, as measured; and
-# those of attention pooling, for each unit of dim.
-GRAPH_FLOATS = 18
-POOLING_FLOATS = 3
-
 
 @dataclass(frozen=True)
 class SlidePlan:
@@ -74,7 +69,7 @@ class SlidePlan:
         chunks = padded_chunks(
             self.cohort, mine, rows, size=self.chunk, device=self.device, sets=sets
         )
-        return ViewBatch(whole, self.views, chunks)
+        return ViewBatch(whole, self.views, chunks, (self.seed, step))
 
 
 def padded_chunks(
@@ -124,8 +119,6 @@ def padded_chunks(
 
 def graph_floats(encoder: Aggregator, batch: ViewBatch) -> float:
     """About how many numbers the graphs of a batch hold, padding included."""
-    config = encoder.config
     masks = (chunk.inputs[-1] for chunk in batch.chunks)
-    tokens = sum(mask.numel() for mask in masks)
-    floats = GRAPH_FLOATS * config["depth"] if "depth" in config else POOLING_FLOATS
-    return floats * config.get("dim", 0) * tokens
+    of_tokens = encoder.token_floats * sum(mask.numel() for mask in masks)
+    return of_tokens + encoder.slide_floats * batch.count

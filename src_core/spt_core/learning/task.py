@@ -105,6 +105,8 @@ class SlideTrainingTask:
 
     def _chunk(self) -> int:
         """Views in one tensor."""
+        if self.encoder.has_dropout:
+            return 1  # what it draws must not depend on padding
         if self.encoder.name in BASELINES and not self.settings.views.crop:
             return 1  # whole slides are long, and of very different length
         return CHUNK_ON_CPU if self.device.type == "cpu" else CHUNK_ON_GPU
@@ -127,12 +129,13 @@ class SlideTrainingTask:
         return len(self.monitor.chosen)
 
     def validate(self, step: int) -> Validation:
+        was_training = self.encoder.training  # not where it is frozen
         self.encoder.eval()
         classifier = None
         if isinstance(self.objective, Classify):
             classifier = self.objective.classifier
         seen = self.monitor.validate(self.encoder, self.device, step, classifier)
-        self.encoder.train()
+        self.encoder.train(was_training)
         return seen
 
     @cached_property

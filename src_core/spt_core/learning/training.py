@@ -73,7 +73,7 @@ def train(
                 f"{processes.world} processes. Start fewer."
             )
         if not resume:
-            settings, said = with_whole_bags(settings, learned_from)
+            settings, said = with_whole_bags(settings, learned_from, device)
             if said:
                 yield Note(said)
             if processes.first:
