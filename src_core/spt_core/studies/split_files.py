@@ -196,9 +196,11 @@ class _SlideNames:
 
     def _of_pseudonym(self, name: str) -> tuple[str, ...]:
         if self.pseudonyms is None:
-            self.pseudonyms = {
-                pseudonym(slide.fingerprint()): (slide.name,) for slide in self.cohort
-            }
+            self.pseudonyms = {}
+            for slide in self.cohort:
+                called = pseudonym(slide.fingerprint())
+                before = self.pseudonyms.get(called, ())
+                self.pseudonyms[called] = (*before, slide.name)
         return self.pseudonyms.get(name, ())
 
 
