@@ -116,10 +116,12 @@ def made_benchmark(*, features=("",), patients=60, maps=6, seed=0) -> Benchmark:
                 rows.append(row_of(line, better, method not in ("mean", "max")))
     rows = compared(rows, people, "mean")
     knn = {(r.line.features, r.line.method): r for r in rows if r.line.probe == KNN}
-    words = [row_of(Line("", "ssspt-simclr", KNN, place), 1.5 - 0.25 * k)
+    words = [row_of(Line("", "ssspt-simclr", KNN, place), 1.5 - 0.25 * k, False)
              for k, place in enumerate(PLACES)]  # fmt: skip
     limits = [
-        row_of(Line("", "ssspt-simclr", probe, f"{limit} tokens"), 0.6 + 0.25 * k)
+        row_of(
+            Line("", "ssspt-simclr", probe, f"{limit} tokens"), 0.6 + 0.25 * k, False
+        )
         for probe in (KNN, LINEAR)
         for k, limit in enumerate((16, 32, 64, 128, 256))
     ]
