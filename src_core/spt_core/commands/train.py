@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     add_options(group, TrainSettings, "model")
     add_options(group, ArchitectureSettings, "dim", "depth", "heads", "dropout")
-    add_options(group, TrainSettings, "head", "init", "freeze")
+    add_options(group, TrainSettings, "head", "init", "freeze", "region_weights")
     add_options(group, TrainSettings, "class_weights", "momentum")
 
     group = parser.add_argument_group("views of a slide")
@@ -129,6 +129,7 @@ def train_settings(args: argparse.Namespace) -> TrainSettings:
         labels=absolute(args.labels),
         slide_table=absolute(args.slide_table),
         init=absolute(args.init),
+        region_weights=absolute(args.region_weights),
         architecture={n: size for n, size in sizes.items() if size is not None},
         views=settings_from(args, ViewSettings),
     )

@@ -17,6 +17,7 @@ from spt_core.events import Progress
 from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.aggregators import build_encoder
 from spt_core.learning.cohort import Cohort
+from spt_core.learning.hipt import Hipt, load_region_weights
 from spt_core.learning.linear_head import fit_linear_head
 from spt_core.learning.model_card import (
     Architecture,
@@ -56,6 +57,8 @@ def build_for(settings: TrainSettings, cohort: Cohort) -> tuple[Aggregator, Obje
         if settings.model in WITH_CLASSES:
             options["classes"] = classes
         encoder = build_encoder(settings.model or "paper", cohort.dim, **options)
+        if settings.region_weights and isinstance(encoder, Hipt):
+            load_region_weights(encoder, settings.region_weights)
     if encoder.own_loss is not None:
         if settings.objective != "classify":
             raise InputError(needs_classifier(encoder.name))

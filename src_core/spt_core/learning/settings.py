@@ -110,6 +110,14 @@ class TrainSettings:
             metavar="MODEL",
         ),
     ] = None
+    region_weights: Annotated[
+        str | None,
+        Hint(
+            "published weights of hipt's region encoder to start from",
+            metavar="FILE",
+            advanced=True,
+        ),
+    ] = None
     freeze: Annotated[
         bool,
         Hint("train the classifier alone", label="Train the classifier alone"),
@@ -198,6 +206,8 @@ class TrainSettings:
             conflicts.append("Give a number of epochs or of steps, not both.")
         if self.objective != "classify" and self.freeze:
             conflicts.append("Only the objective classify trains a classifier alone.")
+        if self.region_weights and (self.model != "hipt" or self.init):
+            conflicts.append("Only a new model 'hipt' starts from region weights.")
         if self.model in ("mean", "max") and self.objective != "classify":
             conflicts.append(
                 f"{self.model} pooling has nothing to learn but a classifier."

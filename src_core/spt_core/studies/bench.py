@@ -192,6 +192,7 @@ class Bench:
             labels=settings.labels,
             model=method.model or settings.model or self.usual_model,
             architecture=dict(variant.architecture),
+            region_weights=settings.hipt_weights if cell.method == "hipt" else None,
             views=views,
             steps=settings.steps,
             batch_size=settings.batch_size,
