@@ -167,6 +167,8 @@ def write_splits_file(path: Path, found: Benchmark) -> None:
 
 def run_of(found: Benchmark, row: BenchmarkRow, number: int) -> tuple[int, int | None]:
     """Repeat and seed of a row's run; no seed where the method has no chance in it."""
+    if row.run_names:
+        return row.run_names[number]
     repeat = number % found.repeats
     if len(row.runs) <= found.repeats and len(found.seeds) > 1:
         return repeat, None

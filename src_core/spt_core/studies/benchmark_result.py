@@ -63,6 +63,9 @@ class BenchmarkRow:
     runs
         For each seed in turn one per repeat, so that run ``i`` is of repeat
         ``i % repeats``. Methods without chance have one per repeat.
+    run_names
+        Repeat and seed of each run; needed where all cells of one have failed, and
+        none where the runs are complete.
     """
 
     line: Line
@@ -75,6 +78,7 @@ class BenchmarkRow:
     missing: int
     seconds: float
     runs: tuple[OutOfFold, ...]
+    run_names: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)

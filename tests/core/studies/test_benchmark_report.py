@@ -133,6 +133,9 @@ def test_runs_are_named_by_repeat_and_seed(found, folder):
     assert all(sorted(one) == sorted(found.names) for one in slides.values())
     repeats = [run_of(found, found.rows[-1], k) for k in range(6)]
     assert repeats == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2)]
+    one_failed = replace(found.rows[-1], runs=found.rows[-1].runs[:2],
+                         run_names=((0, 1), (1, 2)))  # fmt: skip
+    assert [run_of(found, one_failed, k) for k in range(2)] == [(0, 1), (1, 2)]
 
 
 def test_results_hold_every_value(found, folder):
