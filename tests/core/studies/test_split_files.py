@@ -1,12 +1,14 @@
 """Split files of other tools, written here as those tools write them."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from spt_core.errors import InputError
 from spt_core.insight.results import pseudonym
+from spt_core.learning.cohort import Cohort
 from spt_core.studies.divisions import (
     divide_by_file,
     divide_by_patient,
@@ -336,3 +338,13 @@ def test_stamp_finds_every_patient_to_learn_from_in_ours(tmp_path):
         learned = {cohort[int(i)].patient for i in [*one.train, *one.val]}
         assert set(plain["train_patients"]) == learned
         assert not learned & set(plain["test_patients"])
+
+
+def test_copies_of_one_slide_share_a_pseudonym(tmp_path):
+    rows = [{"label": "ab"[i // 2 % 2], "patient": f"p{i // 2}"} for i in range(48)]
+    cohort = made_cohort(rows)
+    twin = replace(cohort[1], facts=cohort[0].facts)
+    cohort = Cohort([cohort[0], twin, *cohort.slides[2:]])
+    found = divide_by_patient(cohort, folds=3)
+    write_splits(tmp_path / "splits.json", cohort, found)
+    equal(divide_by_file(cohort, tmp_path / "splits.json"), found)
