@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from spt_core.learning.model_file import load_model
 from spt_core.learning.slide_encoder import SlideEncoder
 from spt_core.studies.bench import Bench
-from spt_core.studies.bench_rows import Results, out_of_fold
+from spt_core.studies.bench_rows import Results, runs_of
 from spt_core.studies.benchmark_positions import position_similarity
 from spt_core.studies.benchmark_result import AttentionExample, SlideMap
 from spt_core.studies.cells import Cell
@@ -27,9 +27,8 @@ def slide_maps(bench: Bench, results: Results) -> list[SlideMap]:
             if first not in results:
                 continue
             done = [cell for cell in cells if cell in results and cell.seed == 0]
-            run = out_of_fold(bench, results, [c for c in done if c.repeat == 0], KNN)[
-                0
-            ]
+            first_folds = [cell for cell in done if cell.repeat == 0]
+            run = runs_of(bench, results, first_folds, KNN)[0, 0]
             predicted = np.where(run.fold >= 0, run.shares.argmax(axis=1), -1)
             shown = features if len(bench.cohorts) > 1 else ""
             found.append(

@@ -16,8 +16,8 @@ from spt_core.studies.scores import (
     METRICS,
     ORDERED_METRICS,
     OutOfFold,
+    asked_weights,
     of_patients,
-    patient_weights,
     pooled_score,
 )
 from spt_core.studies.table import Score, score_of
@@ -54,7 +54,8 @@ def rows_of(
     ]
     rows = []
     for probe in probes:
-        runs = out_of_fold(bench, results, done, probe)
+        by_run = runs_of(bench, results, done, probe)
+        runs = list(by_run.values())
         values, pooled, of_patient = _scores(bench, runs)
         rows.append(
             BenchmarkRow(
@@ -64,19 +65,20 @@ def rows_of(
                 of_patient,
                 None,
                 site,
-                len(cells),
+                len(done),
                 len(cells) - len(done),
                 float(np.mean(seconds)),
                 tuple(runs),
+                tuple((repeat, seed) for seed, repeat in by_run),
             )
         )
     return rows
 
 
-def out_of_fold(
+def runs_of(
     bench: Bench, results: Results, cells: Iterable[Cell], probe: str
-) -> list[OutOfFold]:
-    """All folds of one repeat and seed together, the folds of other seeds alike."""
+) -> dict[tuple[int, int], OutOfFold]:
+    """All folds together, by seed and repeat."""
     y = bench.cohort.class_numbers()[bench.labelled]
     classes = len(bench.cohort.classes)
     runs: dict[tuple[int, int], OutOfFold] = {}
@@ -88,7 +90,7 @@ def out_of_fold(
             runs[key] = OutOfFold(y, fold, np.zeros((len(y), classes)))
         runs[key].fold[found.asked] = cell.fold
         runs[key].shares[found.asked] = found.shares[probe]
-    return [runs[key] for key in sorted(runs)]
+    return dict(sorted(runs.items()))
 
 
 def _scores(
@@ -97,7 +99,7 @@ def _scores(
     """Scores within folds, of all folds together, and of patients."""
     metrics = [*METRICS, *(ORDERED_METRICS if bench.settings.ordered else ())]
     patients = patients_of(bench)
-    weights = patient_weights(runs[0].y, patients)
+    weights = asked_weights(runs, patients)
     values = {name: score_of(runs, name, weights) for name in metrics}
     pooled = {name: pooled_score(runs, name) for name in metrics}
     asked = [(run.y[run.fold >= 0], run.shares[run.fold >= 0]) for run in runs]
@@ -107,10 +109,11 @@ def _scores(
         return values, pooled, None
     together = [of_patients(run, patients) for run in runs]
     groups = together[0][1]
-    if not groups:
+    # Where cells failed, runs are of different patients.
+    if not groups or any(others != groups for _, others, _ in together):
         return values, pooled, None
     per_patient = [one for one, _, _ in together]
-    weights = patient_weights(per_patient[0].y, groups)
+    weights = asked_weights(per_patient, groups)
     of_patient = {name: score_of(per_patient, name, weights) for name in metrics}
     return values, pooled, of_patient
 
@@ -132,7 +135,7 @@ def _site(bench: Bench, found: Sequence[CellResult]) -> Score | None:
         runs.append(OutOfFold(numbers, fold, shares))
     if not runs:
         return None
-    weights = patient_weights(np.maximum(numbers, 0), patients_of(bench))
+    weights = asked_weights(runs, patients_of(bench))
     return score_of(runs, "accuracy", weights)
 
 
@@ -143,7 +146,9 @@ def compared(rows: list[BenchmarkRow], bench: Bench) -> list[BenchmarkRow]:
     found: list[BenchmarkRow] = []
     for row in rows:
         theirs = _baseline_of(row, rows, baseline)
-        if theirs is None or row.line.method == baseline:
+        # Of cells that failed the other's answers would count alone.
+        is_whole = theirs is not None and not row.missing and not theirs.missing
+        if theirs is None or not is_whole or row.line.method == baseline:
             found.append(row)
             continue
         difference = paired_difference(row.runs, theirs.runs, patients, "accuracy")

@@ -136,6 +136,17 @@ def gather(bench: Bench, cells: Sequence[Cell], *, command: str = "") -> Benchma
         settings=_shareable(settings),
         command=command,
         hashes=_hashes(bench),
+        numbers=bench.labelled,
+        learned_from=_learned_from(settings),
+    )
+
+
+def _learned_from(settings: BenchmarkSettings) -> str:
+    if not settings.unlabelled:
+        return "the training part of each fold"
+    return (
+        "the training part of each fold, methods without labels from all unlabelled "
+        "slides too"
     )
 
 

@@ -260,6 +260,18 @@ def patient_weights(
     return counts[:, patient]
 
 
+def asked_weights(runs: Sequence[OutOfFold], patients: Sequence[str]) -> Floats:
+    """The same of the slides that any run asks; the others are never drawn.
+
+    Patients who were only learned from are no part of the sample.
+    """
+    asked = np.flatnonzero(np.any([run.fold >= 0 for run in runs], axis=0))
+    weights = np.zeros((DRAWS, len(patients)))
+    chosen = [patients[row] for row in asked.tolist()]
+    weights[:, asked] = patient_weights(runs[0].y[asked], chosen)
+    return weights
+
+
 def interval(values: Floats, level: float = LEVEL) -> Interval:
     """The middle ``level`` of bootstrap values; draws without a score do not count."""
     known = values[np.isfinite(values)]

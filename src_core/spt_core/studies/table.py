@@ -10,11 +10,11 @@ from spt_core.studies.methods import SharesByMethod
 from spt_core.studies.scores import (
     TABLE_METRICS,
     OutOfFold,
+    asked_weights,
     fold_scores,
     interval,
     mean_of_folds,
     of_patients,
-    patient_weights,
     pooled_score,
 )
 
@@ -66,7 +66,7 @@ def table_rows(
         if level == PATIENTS:
             pooled = [of_patients(run, patients) for run in runs]
             runs, groups = [one for one, _, _ in pooled], pooled[0][1]
-        weights = patient_weights(runs[0].y, groups)
+        weights = asked_weights(runs, groups)
         errors = [
             calibration_error(run.shares[run.fold >= 0], run.y[run.fold >= 0])
             for run in runs

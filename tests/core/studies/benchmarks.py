@@ -28,6 +28,7 @@ def write_benchmark_cohort(
     site_signal=0.0,
     tokens=25,
     unlabelled=0,
+    name="u{:02d}",
     seed=0,
 ):
     """Features and labels.csv; a quarter of the tokens shows the class."""
@@ -39,18 +40,17 @@ def write_benchmark_cohort(
             x = rng.normal(size=(tokens, DIM))
             x[::4, kind] += signal
             x[:, DIM - 1 - site] += site_signal
-            name = f"s{patient:02d}-{number}"
+            slide = f"s{patient:02d}-{number}"
             write_tokens(
-                folder / "features" / f"{name}.h5",
-                grid_tokens(x, name=name, slide_fingerprint=f"{seed}-{name}"),
+                folder / "features" / f"{slide}.h5",
+                grid_tokens(x, name=slide, slide_fingerprint=f"{seed}-{slide}"),
             )
-            rows.append((name, classes[kind], f"Jane{patient}", f"site{site}"))
-    for number in range(unlabelled):
-        name = f"u{number:02d}"
+            rows.append((slide, classes[kind], f"Jane{patient}", f"site{site}"))
+    for called in (name.format(number) for number in range(unlabelled)):
         x = rng.normal(size=(tokens, DIM))
         write_tokens(
-            folder / "features" / f"{name}.h5",
-            grid_tokens(x, name=name, slide_fingerprint=f"{seed}-{name}"),
+            folder / "features" / f"{called}.h5",
+            grid_tokens(x, name=called, slide_fingerprint=f"{seed}-{called}"),
         )
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

@@ -19,7 +19,7 @@ from spt_core.events import Note, finish
 from spt_core.files import held_by_one
 from spt_core.studies import cell_work
 from spt_core.studies.bench import open_bench
-from spt_core.studies.benchmark import benchmark
+from spt_core.studies.benchmark import benchmark, gather
 from spt_core.studies.benchmark_methods import ABLATIONS, METHODS
 from spt_core.studies.benchmark_settings import BenchmarkSettings
 from spt_core.studies.cell_runners import run_cells
@@ -171,6 +171,7 @@ def test_a_failed_cell_is_a_row_that_says_why(cohort, tmp_path, monkeypatch):
     found = finish(benchmark(settings))
     assert {row.line.method for row in found.rows} == {"mean", "ssspt-simclr"}
     assert len(found.failed) == 3
+    assert row_of(found, "ssspt-simclr", "kNN").difference is not None
     assert all(one.why == "There is no more of it." for one in found.failed)
     assert "There is no more of it." in (tmp_path / "report/report.html").read_text()
     # The failed cells alone are done the next time.
@@ -180,6 +181,28 @@ def test_a_failed_cell_is_a_row_that_says_why(cohort, tmp_path, monkeypatch):
     again = finish(benchmark(settings))
     assert not again.failed
     assert {c: os.stat(bench.folder.result(c)).st_mtime_ns for c in before} == before
+
+
+def test_a_lost_fold_is_not_compared(cohort, tmp_path):
+    settings = quick_settings(cohort, tmp_path, methods=("mean", "max"))
+    finish(benchmark(settings))
+    bench = open_bench(settings)
+    cells = bench.cells()
+    lost = next(cell for cell in cells if cell.method == "max" and cell.fold == 1)
+    bench.folder.result(lost).unlink()
+    row = row_of(gather(bench, cells), "max", "kNN")
+    assert (row.cells, row.missing, row.difference) == (2, 1, None)
+
+
+def test_unlabelled_slides_do_not_shift_the_folds(tmp_path):
+    """They stand first in the folder, and in no part of a fold."""
+    folder = write_benchmark_cohort(tmp_path / "c", unlabelled=3, name="a{:02d}")
+    settings = quick_settings(folder, tmp_path / "o", methods=("mean",))
+    found = finish(benchmark(replace(settings, include_slide_name=True)))
+    assert row_of(found, "mean", "kNN").values["accuracy"].mean > 0.8
+    splits = (tmp_path / "o/report/splits.json").read_text()
+    assert "a00" not in splits
+    assert all(name in splits for name in found.names)
 
 
 def finished(bench):
@@ -272,7 +295,7 @@ def test_an_ablation_shares_cells_with_the_method(cohort, tmp_path):
 
 
 def test_killed_and_resumed_the_table_is_the_same(cohort, tmp_path):
-    assert_survives_kills(cohort, tmp_path, kills=2)
+    assert_survives_kills(cohort, tmp_path, kills=1)
 
 
 @pytest.mark.slow

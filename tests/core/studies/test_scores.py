@@ -17,6 +17,7 @@ from spt_core.studies.scores import (
     METRICS,
     ORDERED_METRICS,
     OutOfFold,
+    asked_weights,
     fold_scores,
     in_order,
     interval,
@@ -208,3 +209,17 @@ def test_large_folds_are_compared_in_pieces(monkeypatch):
     whole = METRICS["auc"](y, shares, one)
     monkeypatch.setattr("spt_core.studies.scores.MOST_PAIRS", 1000)
     np.testing.assert_allclose(METRICS["auc"](y, shares, one), whole)
+
+
+def test_patients_who_were_only_learned_from_are_not_drawn():
+    """An interval of a given split is that of its test part alone."""
+    rng = np.random.default_rng(3)
+    y = np.arange(40) % 2
+    shares = rng.dirichlet([2, 2], 40)
+    people = [f"p{i // 2}" for i in range(40)]
+    fold = np.where(np.arange(40) < 24, -1, 0)
+    whole = [OutOfFold(y, fold, shares)]
+    test = [OutOfFold(y[24:], fold[24:], shares[24:])]
+    found = mean_of_folds(whole, "accuracy", asked_weights(whole, people))
+    alone = mean_of_folds(test, "accuracy", patient_weights(y[24:], people[24:]))
+    np.testing.assert_array_equal(found, alone)
