@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from napari.layers import Layer
+from qtpy.compat import isalive
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QWidget
 
@@ -26,23 +27,25 @@ WITHOUT_TISSUE = (FailureKind.NO_TISSUE, FailureKind.TOO_SMALL)
 class MapRenderer:
     """Listens to the state; the legend is that of the chosen slide."""
 
-    def __init__(
-        self, viewer: "Viewer", state: AnalysisState, *, owner: QWidget
-    ) -> None:
+    def __init__(self, viewer: "Viewer", state: AnalysisState) -> None:
         self.viewer = viewer
         self.state = state
+        self.owner: QWidget | None = None  # a widget of the window, while there is one
         self.overlays: dict[str, SlideOverlay] = {}
-        self._owner = owner
         self._legend: Legend | None = None
         self._hovered: list[Layer] = []
         self._watched: WeakSet[Layer] = WeakSet()
         self._hidden: list[Layer] = []
+        self._listen()
+        viewer.layers.events.removed.connect(self._follow_layers)
+        camera(viewer).events.zoom.connect(self._follow_zoom)
+
+    def _listen(self) -> None:
+        state = self.state
         state.slide_chosen.connect(self._on_slide)
         state.view_changed.connect(self.follow_view)
         state.analysis_changed.connect(self._on_analysis)
         state.likeness_changed.connect(self._on_likeness)
-        viewer.layers.events.removed.connect(self._follow_layers)
-        camera(viewer).events.zoom.connect(self._follow_zoom)
 
     @property
     def current(self) -> SlideOverlay | None:
@@ -58,8 +61,10 @@ class MapRenderer:
 
     @property
     def legend(self) -> Legend | None:
-        if self._legend is None:
-            window = main_window(self._owner)
+        if self._legend is not None and not isalive(self._legend):
+            self._legend = None
+        if self._legend is None and self.owner is not None:
+            window = main_window(self.owner)
             if window is not None and window.centralWidget() is not None:
                 self._legend = Legend(window.centralWidget())
         return self._legend
@@ -209,17 +214,12 @@ class MapRenderer:
             layer.visible = True
         self.follow_view()
 
-    def close(self) -> None:
-        self.viewer.layers.events.removed.disconnect(self._follow_layers)
-        camera(self.viewer).events.zoom.disconnect(self._follow_zoom)
+    def rest(self) -> None:
+        """The dock is closed: maps that are left keep their legend, and no more."""
+        if self._hidden:
+            self.show_maps()
+        self.owner = None
         for layer in self._hovered:
             restore_status(layer)
-        for layer in self._watched:
-            layer.events.visible.disconnect(self._follow_layers)
         self._hovered.clear()
-        self._watched.clear()
-        self.overlays.clear()
-        if self._legend is not None:
-            self._legend.hide()
-            self._legend.deleteLater()
-            self._legend = None
+        self._listen()

@@ -27,6 +27,7 @@ from spt_core.engine.protocol import (
     END_TYPES,
     Analyse,
     Analysed,
+    Cancelled,
     Failed,
     MapTissue,
     Noticed,
@@ -61,10 +62,22 @@ class Session:
         self._view_centre = view_centre
         self._looked_at: tuple[float, float] | None = None
 
+    def take_up(self) -> None:
+        """Prepare what a dock before this one did not come to."""
+        for analysis in self.state.analyses.values():
+            if analysis.look_alikes is None and analysis.features is not None:
+                self._prepare_look_alikes(analysis)
+
     def close(self) -> None:
+        """Ask for no more; what was found so far stays known."""
         self.is_closed = True
         for analysis in self.state.analyses.values():
             post().forget(analysis.request)
+            analysis.is_mapping_tissue = False
+            if analysis.is_open:
+                self.state.apply(analysis, Cancelled())
+        if self.state.is_preparing:
+            self.state.set_preparing(False)
 
     # Analyses
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import napari
 from napari.utils.notifications import show_warning
 
 from napari_spt.parts.window_calls import make_window_calls_safe
 from napari_spt.slides.dask_scheduler import use_threads_by_default
+from napari_spt.slides.recent import remember_slide
+from spt_core.errors import InputError
 from spt_core.slides import (
     Slide,
     UnreadableRegionError,
@@ -16,6 +19,9 @@ from spt_core.slides import (
     open_slide,
     slide_name,
 )
+
+if TYPE_CHECKING:
+    from napari_spt.slides.slide_table import SlideTable
 
 LayerData = tuple[Any, dict[str, Any], str]
 
@@ -36,7 +42,34 @@ def read_slides(path: str | Sequence[str]) -> list[LayerData]:
     paths = [path] if isinstance(path, str) else list(path)
     use_threads_by_default()
     make_window_calls_safe()
-    return [slide_layer(open_slide(p)) for p in paths]
+    table = _table()
+    layers = []
+    for one in map(Path, paths):
+        try:
+            slide = open_slide(one, title=one.name)
+        except InputError as error:
+            if table is not None and len(table.troubles.changed):
+                table.troubles.tell(one, str(error))
+            raise
+        remember_slide(slide.path)
+        layers += slide_layers_of(slide)
+    return layers
+
+
+def _table() -> "SlideTable | None":
+    """The table of the viewer that is about to get a layer; None without a window."""
+    viewer = napari.current_viewer()
+    if viewer is None:
+        return None
+    # Here, because it needs Qt: files can be read without a window too.
+    from napari_spt.slides.slide_table import table_of
+
+    return table_of(viewer)
+
+
+def slide_layers_of(slide: Slide) -> list[LayerData]:
+    """A slide as napari layers: one in colour."""
+    return [slide_layer(slide)]
 
 
 def slide_layer(slide: Slide) -> LayerData:
@@ -47,8 +80,12 @@ def slide_layer(slide: Slide) -> LayerData:
     of level-0 pixel (0, 0) at the origin.
     """
     slide.on_unreadable = _warn_unreadable
+    table = _table()
     for note in slide.notes:
-        show_warning(f"{slide.path.name}: {note}")
+        if table is None:
+            show_warning(f"{slide.path.name}: {note}")
+        else:
+            table.troubles.tell(slide.path, note, is_open=True)
     l0_x, l0_y, l0_w, l0_h = slide.bounds
     levels = []
     for array, level in zip(slide.pyramid, slide.levels, strict=True):

@@ -37,8 +37,22 @@ class SlideSource:
 
 
 def slide_layers(viewer: "Viewer") -> list["Layer"]:
-    """Layers that can be analysed, the topmost last."""
-    return [layer for layer in viewer.layers if slide_source(layer) is not None]
+    """Layers that can be analysed, the topmost last; of channels the first alone."""
+    found, in_channels = [], set()
+    for layer in viewer.layers:
+        if slide_source(layer) is None:
+            continue
+        if "channel" in layer.metadata.get("spt", {}):
+            if key_of(layer) in in_channels:
+                continue
+            in_channels.add(key_of(layer))
+        found.append(layer)
+    return found
+
+
+def is_file_slide(layer: "Layer") -> bool:
+    """Whether a slide is of a file that we read, not a picture of memory."""
+    return bool(layer.metadata.get("spt", {}).get("path"))
 
 
 def slide_source(layer: "Layer | None") -> SlideSource | None:
