@@ -188,7 +188,8 @@ def add_above(viewer: "Viewer", layer: Layer, slide: Layer) -> None:
     layers = plain_viewer(viewer).layers
     selected = set(layers.selection)
     group = table_of(viewer).group_of(slide)
-    layers.insert(1 + max(layers.index(one) for one in group), layer)
+    places = [layers.index(one) for one in group if one in layers]
+    layers.insert(1 + max(places, default=len(layers) - 1), layer)
     if selected:
         layers.selection = selected
 

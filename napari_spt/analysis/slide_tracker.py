@@ -45,11 +45,6 @@ class SlideTracker:
         self.table.bring(layer)
         self._layers.selection.active = layer
 
-    def close(self) -> None:
-        self._layers.events.removed.disconnect(self._on_removed)
-        self.table.slides_changed.disconnect(self._follow_slides)
-        self.table.front_changed.disconnect(self._follow_front)
-
     def _follow_slides(self) -> None:
         self._state.set_layers(self.table.slides)
         self._follow_front()
