@@ -16,6 +16,7 @@ from napari_spt.analysis.slide_analysis import Analysis, Change
 from napari_spt.analysis.state import AnalysisState, ComparedPatch
 from napari_spt.analysis.status import restore_status, show_hover
 from napari_spt.parts.viewing import camera, main_window
+from napari_spt.slides.slide_table import table_of
 from spt_core.engine.protocol import FailureKind
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class MapRenderer:
         self._listen()
         viewer.layers.events.removed.connect(self._follow_layers)
         camera(viewer).events.zoom.connect(self._follow_zoom)
+        table_of(viewer).layout_changed.connect(self.follow_view)
 
     def _listen(self) -> None:
         state = self.state
@@ -69,6 +71,13 @@ class MapRenderer:
                 self._legend = Legend(window.centralWidget())
         return self._legend
 
+    @property
+    def in_sight(self) -> list[SlideOverlay]:
+        """What is drawn over the chosen slide, or over all that lie side by side."""
+        if table_of(self.viewer).shows_all:
+            return list(self.overlays.values())
+        return [] if self.current is None else [self.current]
+
     # Changes of the state
 
     def _on_slide(self) -> None:
@@ -77,18 +86,19 @@ class MapRenderer:
             overlay.draw_attention(self.state.view)
             overlay.draw_classes(self.state.view)
             overlay.draw_tissue_kinds()
+            overlay.outline_classes()
+            overlay.follow_zoom(self.state.view)
             self._watch(overlay)
         self.draw_legend()
 
     def follow_view(self) -> None:
         """What a control of the view changes; all else stays as it was drawn."""
-        overlay = self.current
-        if overlay is None:
-            return
-        overlay.draw_attention(self.state.view)
-        overlay.follow_class_control(self.state.view)
-        overlay.outline_classes()
-        self._watch(overlay)
+        for overlay in self.in_sight:
+            overlay.draw_attention(self.state.view)
+            overlay.follow_class_control(self.state.view)
+            overlay.outline_classes()
+            overlay.follow_zoom(self.state.view)
+            self._watch(overlay)
         self.draw_legend()
 
     def _on_analysis(self, analysis: Analysis, change: Change) -> None:
@@ -174,13 +184,13 @@ class MapRenderer:
         """Layers were shown, hidden or removed by hand: so are outlines and legend."""
         if self._hidden:
             return
-        if self.current is not None:
-            self.current.outline_classes()
+        for overlay in self.in_sight:
+            overlay.outline_classes()
         self.draw_legend()
 
     def _follow_zoom(self, _event: object = None) -> None:
-        if self.current is not None:
-            self.current.follow_zoom(self.state.view)
+        for overlay in self.in_sight:
+            overlay.follow_zoom(self.state.view)
 
     def draw_legend(self) -> None:
         if self._hidden or (self._legend is None and self.current is None):
@@ -198,9 +208,8 @@ class MapRenderer:
 
     def hide_maps(self) -> None:
         """Show the slide alone."""
-        if self.current is None:
-            return
-        visible = [layer for layer in self.current.shown if layer.visible]
+        shown = [layer for overlay in self.in_sight for layer in overlay.shown]
+        visible = [layer for layer in shown if layer.visible]
         # What is hidden already is to come back too.
         self._hidden += visible
         self.hide_legend()

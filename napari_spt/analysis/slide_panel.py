@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from napari.layers import Layer
 from qtpy.compat import isalive
 from qtpy.QtCore import QSignalBlocker, Signal
 from qtpy.QtWidgets import QComboBox, QFileDialog, QHBoxLayout, QPushButton, QWidget
@@ -13,8 +14,9 @@ from napari_spt.analysis.state import AnalysisState
 from napari_spt.analysis.words import slide_words
 from napari_spt.parts.widgets import Section, text
 from napari_spt.slides.open_buttons import OpenButtons
+from napari_spt.slides.pixel_units import known_mpp_xy
 from napari_spt.slides.samples import NOT_PAINTED, stop_painting
-from napari_spt.slides.slide_source import key_of
+from napari_spt.slides.slide_source import USUAL_MPP, is_file_slide, key_of
 from napari_spt.slides.slide_table import table_of
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class SlidePanel(Panel):
     def __init__(self, state: AnalysisState, viewer: "Viewer") -> None:
         super().__init__(state)
         self._viewer = viewer
+        self._table = table_of(viewer)
         self.opening = OpenButtons(viewer, offers=False)
         self.open_button = self.opening.open_button
         self.sample_button = QPushButton("Try the sample")
@@ -49,8 +52,8 @@ class SlidePanel(Panel):
         self.list = QComboBox()
         self.list.setAccessibleName("Slide")
         self.list.setToolTip(
-            "The slide to look at and to analyse. The keys . and , show the next one and "
-            "the one before."
+            "The slide to look at and to analyse. The keys . and , show the next one "
+            "and the one before."
         )
         self.list.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
@@ -80,14 +83,12 @@ class SlidePanel(Panel):
         self.sample_button.clicked.connect(self.open_sample)
         self.stop_sample.clicked.connect(stop_painting)
         self.side_by_side.clicked.connect(self.spread)
-        self._table = table_of(viewer)
         self._table.layout_changed.connect(self._show_layout)
-        self._show_layout()
         self.list.activated.connect(self._pick)
         self.pixel_size.answered.connect(state.state_mpp)
         state.slides_changed.connect(self._fill_list)
         state.options_changed.connect(self.refresh)
-        self.refresh()
+        self._show_layout()
 
     def refresh(self) -> None:
         state = self.state
@@ -99,10 +100,16 @@ class SlidePanel(Panel):
             return
         with QSignalBlocker(self.list):
             self.list.setCurrentIndex(self.list.findData(layer.unique_id))
-        self.facts.setText(slide_words(source))
+        taken = USUAL_MPP if self._is_guessed(layer) else None
+        self.facts.setText(slide_words(source, drawn_mpp=taken))
         if state.asks_pixel_size:
             key = key_of(layer)
-            self.pixel_size.ask(key, source.l0_size_xy, state.stated_mpp.get(key))
+            self.pixel_size.ask(
+                key,
+                source.l0_size_xy,
+                state.stated_mpp.get(key),
+                doubted_xy=source.doubted_mpp_xy,
+            )
         self.pixel_size.setVisible(state.asks_pixel_size)
 
     def _fill_list(self) -> None:
@@ -115,6 +122,16 @@ class SlidePanel(Panel):
 
     def _show_layout(self) -> None:
         self.side_by_side.setChecked(self._table.is_side_by_side)
+        self.refresh()
+
+    def _is_guessed(self, layer: Layer) -> bool:
+        """Whether a slide lies beside others at a size that nobody has stated."""
+        return (
+            self._table.shows_all
+            and is_file_slide(layer)
+            and known_mpp_xy(layer) is None
+            and str(layer.units[-1]) == "micrometer"
+        )
 
     def stop(self) -> None:
         """The dock is closed: nothing is opened any more."""

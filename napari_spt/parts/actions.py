@@ -1,4 +1,4 @@
-"""Named actions with keys, which napari lists, and lets users change, in its settings."""
+"""Named actions with keys, which napari lists in its settings to be changed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A patch: napari's grid puts each layer into a cell of its own, a map beside its slide.
+"""A patch: napari's grid gives each layer a cell of its own, a map beside its slide.
 
 Versions: napari 0.9, where ``GridCanvas._viewbox_groups`` says which layers share a
 cell. In others the grid stays as it is.

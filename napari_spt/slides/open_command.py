@@ -124,7 +124,8 @@ class Opening(QObject):
                 viewer.add_layer(Layer.create(*layer_data))
         else:
             viewer.open(str(found.path), plugin=PLUGIN)
-        if found.mpp_xy is None:
+        if found.mpp_xy is None and not len(table.troubles.changed):
+            # No dock is there to say it, or to ask.
             show_info(f"{path.name} does not say how large a pixel is.")
         if self._offers and not remembered("asked_default_reader"):
             offer_default()

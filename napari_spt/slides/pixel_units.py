@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 from napari.layers import Layer
 
 from napari_spt.parts.viewing import scale_bar
-from napari_spt.slides.slide_source import is_file_slide
+from napari_spt.slides.slide_source import USUAL_MPP, is_file_slide
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
 
-# Of a scan at 20x.
-USUAL_MPP = 0.5
 _LONG = {"um": "micrometer", "pixel": "pixel"}
 
 
@@ -36,13 +34,15 @@ def known_mpp_xy(slide: Layer | None) -> tuple[float, float] | None:
     return None if stated is None else (float(stated), float(stated))
 
 
-def use_one_unit(groups: Sequence[tuple[Layer, Sequence[Layer]]]) -> None:
+def use_one_unit(
+    groups: Sequence[tuple[Layer, Sequence[Layer]]], *, in_um: bool = False
+) -> None:
     """Measure slides, each with all layers of its group, in micrometres or in pixels.
 
-    In pixels where no slide says how large they are.
+    In pixels where no slide says how large they are, unless ``in_um``.
     """
     groups = [group for group in groups if is_file_slide(group[0])]
-    in_um = any(known_mpp_xy(slide) is not None for slide, _ in groups)
+    in_um = in_um or any(known_mpp_xy(slide) is not None for slide, _ in groups)
     unit = "um" if in_um else "pixel"
     for slide, group in groups:
         if slide.metadata["spt"].get("mpp_xy") is None:

@@ -10,6 +10,7 @@ from napari.utils.notifications import show_warning
 from napari_spt.parts.window_calls import make_window_calls_safe
 from napari_spt.slides.dask_scheduler import use_threads_by_default
 from napari_spt.slides.recent import remember_slide
+from napari_spt.slides.slide_source import USUAL_MPP
 from spt_core.errors import InputError
 from spt_core.slides import (
     Slide,
@@ -19,6 +20,7 @@ from spt_core.slides import (
     open_slide,
     slide_name,
 )
+from spt_core.slides.properties import doubt_note
 
 if TYPE_CHECKING:
     from napari_spt.slides.slide_table import SlideTable
@@ -81,7 +83,10 @@ def slide_layer(slide: Slide) -> LayerData:
     """
     slide.on_unreadable = _warn_unreadable
     table = _table()
+    doubt = slide.doubted_mpp_xy and doubt_note(slide.doubted_mpp_xy)
     for note in slide.notes:
+        if note == doubt and table is not None and len(table.troubles.changed):
+            continue  # docks say it where they tell the slide's size
         if table is None:
             show_warning(f"{slide.path.name}: {note}")
         else:
@@ -97,8 +102,11 @@ def slide_layer(slide: Slide) -> LayerData:
                 round(l0_x / x_step) : max(1, round((l0_x + l0_w) / x_step)),
             ]
         )
-    um_x, um_y = slide.mpp_xy or (1.0, 1.0)
     unit = "pixel" if slide.mpp_xy is None else "um"
+    if table is not None:
+        unit = table.unit_of_next(slide.mpp_xy)
+    usual = USUAL_MPP if unit == "um" else 1.0
+    um_x, um_y = slide.mpp_xy or (usual, usual)
     options = {
         "name": slide_name(slide.path),
         "rgb": True,
@@ -119,6 +127,7 @@ def slide_facts(slide: Slide) -> dict[str, Any]:
     return {
         "path": str(slide.path),
         "mpp_xy": None if slide.mpp_xy is None else list(slide.mpp_xy),
+        "doubted_mpp_xy": slide.doubted_mpp_xy and list(slide.doubted_mpp_xy),
         "dimensions": list(slide.dimensions),
         "bounds": list(slide.bounds),
         "level_downsamples": list(slide.level_downsamples),

@@ -15,7 +15,6 @@ from spt_core import open_slide
 from spt_core.events import Progress
 from spt_core.sample import sample_slide
 
-
 NOT_PAINTED = "not_painted"
 _is_stopped = Event()
 

@@ -25,13 +25,14 @@ from napari_spt.parts.viewing import (
 from napari_spt.slides import slide_keys
 from napari_spt.slides.grid_cells import share_cells
 from napari_spt.slides.opening_trouble import Troubles
-from napari_spt.slides.pixel_units import ScaleBarKeeper, use_one_unit
+from napari_spt.slides.pixel_units import ScaleBarKeeper, known_mpp_xy, use_one_unit
 from napari_spt.slides.side_by_side import places_side_by_side
 from napari_spt.slides.slide_source import is_file_slide, key_of, slide_layers
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
 
+FRAME = "#ffb000"
 _MOVES = ("scale", "translate", "rotate", "shear", "affine")
 
 
@@ -123,6 +124,9 @@ class SlideTable:
         if slide is None or slide is self.front:
             return
         self.front = slide
+        active = self.viewer.layers.selection.active
+        if self.slide_of(active) is not slide and slide in self.viewer.layers:
+            self.viewer.layers.selection.active = slide
         self._before = [one for one in self._before if one() not in (None, slide)]
         self._before.append(ref(slide))
         if moves_pictures or is_file_slide(slide):
@@ -155,6 +159,7 @@ class SlideTable:
         if front is None:
             return
         for slide in self.slides:
+            _frame(slide, self.is_side_by_side and slide is front)
             if slide is front or self.shows_all:
                 self._step_forward(slide)
             elif moves_pictures or is_file_slide(slide):
@@ -241,11 +246,15 @@ class SlideTable:
             self.state_units()
             self.slides_changed.emit()
 
-    def state_units(self) -> None:
-        """Measure all slides in one unit: else napari drops the units of all."""
+    def state_units(self, *, in_um: bool = False) -> None:
+        """Measure all slides in one unit: else napari drops the units of all.
+
+        In micrometres where one of them says how large its pixels are, or ``in_um``.
+        """
         front = self.front if self.front in self.slides else None
         lay = None if front is None else _matrix(front)
-        use_one_unit([(slide, self.group_of(slide)) for slide in self.slides])
+        groups = [(slide, self.group_of(slide)) for slide in self.slides]
+        use_one_unit(groups, in_um=in_um)
         if front is not None and not np.allclose(lay, _matrix(front)):
             if self.is_side_by_side:
                 self._lay_out()
@@ -255,6 +264,17 @@ class SlideTable:
     def _tend_scale_bar(self) -> None:
         shown = self.slides if self.shows_all else (self.front,)
         self._scale_bar.tend(self.viewer, shown)
+
+    def unit_of_next(self, mpp_xy: tuple[float, float] | None) -> str:
+        """The unit for a slide that is about to come, which all others then have too.
+
+        ``mpp_xy`` is what it says of its pixels. Where napari meets two units, it tells
+        the user so, and uses none.
+        """
+        known = [known_mpp_xy(slide) for slide in self.slides]
+        in_um = mpp_xy is not None or any(one is not None for one in known)
+        self.state_units(in_um=in_um)
+        return "um" if in_um else "pixel"
 
     def _watch(self, slide: Layer) -> None:
         self._lies[slide] = _matrix(slide)
@@ -288,6 +308,8 @@ class SlideTable:
         if layer is slide:
             # What is opened is looked at; a picture of memory stays where it is put.
             self.bring(slide, moves_pictures=False)
+            if self.is_side_by_side:
+                self.show_whole()
         elif slide in self._behind:
             self._hide(layer)
 
@@ -338,6 +360,14 @@ def _group_name(layer: Layer) -> object:
     if "of" in facts:
         return facts["of"]
     return key_of(layer) if "channel" in facts or "path" in facts else None
+
+
+def _frame(slide: Layer, is_on: bool) -> None:
+    """Mark the slide that is looked at among others."""
+    box = slide.bounding_box
+    if box.visible != is_on:
+        box.points, box.line_thickness, box.line_color = False, 3, FRAME
+        box.visible = is_on
 
 
 def _matrix(layer: Layer) -> NDArray[np.float64]:

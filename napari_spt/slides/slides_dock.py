@@ -19,6 +19,7 @@ from napari_spt.slides.default_reader import DEFAULT_ENDINGS, is_default, set_de
 from napari_spt.slides.open_buttons import OpenButtons
 from napari_spt.slides.recent import recent_slides
 from spt_core.notice import NOT_FOR_DIAGNOSIS
+from spt_core.slides.properties import doubt_note
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
@@ -100,6 +101,9 @@ def describe(facts: dict | None) -> str:
     _, _, width, height = facts["bounds"]
     size = f"{width:,} × {height:,} pixels"
     if facts["mpp_xy"] is None:
+        doubted = facts.get("doubted_mpp_xy")
+        if doubted:
+            return f"{size}. {doubt_note((doubted[0], doubted[1]))}"
         return size + ". The file does not say how large a pixel is."
     um_x, um_y = facts["mpp_xy"]
     return (

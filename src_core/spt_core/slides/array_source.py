@@ -13,6 +13,7 @@ import tifffile
 from numpy.typing import NDArray
 from PIL import Image
 
+from spt_core.errors import InputError
 from spt_core.slides.channels import ChannelView
 from spt_core.slides.source import Pixels, UnreadableRegionError
 from spt_core.slides.tiff_tiles import cut_short
@@ -195,7 +196,7 @@ def open_ome_zarr(path: Path) -> ArraySource:
     attributes: dict[str, Any] = dict(group.attrs)
     attributes = attributes.get("ome", attributes)
     if "multiscales" not in attributes:
-        raise ValueError("it holds no OME-Zarr image (no 'multiscales')")
+        raise InputError("is a zarr folder that holds no OME-Zarr image.")
     multiscale = attributes["multiscales"][0]
     axes_list = multiscale.get("axes") or ["t", "c", "z", "y", "x"]
     names = [a["name"] if isinstance(a, dict) else a for a in axes_list]

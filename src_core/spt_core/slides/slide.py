@@ -13,7 +13,7 @@ import dask.array as da
 import numpy as np
 from PIL import Image
 
-from spt_core.slides.properties import identifying, settle_mpp, technical
+from spt_core.slides.properties import identifying, is_plausible, settle_mpp, technical
 from spt_core.slides.pyramid import MADE_CHUNK, chunk_size, make_chunk, plan_levels
 from spt_core.slides.source import Pixels, PixelSource, UnreadableRegionError
 from spt_core.slides.tile_cache import TileCache
@@ -37,6 +37,8 @@ class Slide:
         What sentences call the slide: its file's name, where nobody says another.
     mpp_xy
         Micrometres per level-0 pixel in x and y, or None where nobody said.
+    doubted_mpp_xy
+        What the file says of its pixels, where that is not believed.
     mpp_from_user
         Whether ``mpp_xy`` is what the caller gave, because the file does not say it.
     notes
@@ -57,6 +59,8 @@ class Slide:
         self.path = source.path
         self.title = title or source.path.name
         self.mpp_xy, notes = settle_mpp(source.raw_mpp_xy, mpp)
+        stated = source.raw_mpp_xy
+        self.doubted_mpp_xy = None if stated is None or is_plausible(stated) else stated
         self.mpp_from_user = self.mpp_xy not in (None, source.raw_mpp_xy)
         self.notes = [*source.notes, *notes]
         self.on_unreadable: Callable[[UnreadableRegionError], None] | None = None
