@@ -119,6 +119,7 @@ class AnalysisDock(QWidget):
         self.run.tissue_asked.connect(self._map_tissue)
         self.regions.chosen.connect(self._go_to)
         self.export.asked.connect(self._write_report)
+        self.export.cancelled.connect(session.cancel_report)
         self.advanced.opened.connect(session.measure_cache)
         self.advanced.clear_asked.connect(session.clear_cache)
         self._keeping = self._timer(KEEP_MS, self.keep_settings)
