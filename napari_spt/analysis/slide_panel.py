@@ -16,7 +16,12 @@ from napari_spt.parts.widgets import Section, text
 from napari_spt.slides.open_buttons import OpenButtons
 from napari_spt.slides.pixel_units import known_mpp_xy
 from napari_spt.slides.samples import NOT_PAINTED, stop_painting
-from napari_spt.slides.slide_source import USUAL_MPP, is_file_slide, key_of
+from napari_spt.slides.slide_source import (
+    USUAL_MPP,
+    is_file_slide,
+    key_of,
+    slide_source,
+)
 from napari_spt.slides.slide_table import table_of
 
 if TYPE_CHECKING:
@@ -116,7 +121,9 @@ class SlidePanel(Panel):
         with QSignalBlocker(self.list):
             self.list.clear()
             for layer in self.state.layers:
-                self.list.addItem(layer.name, layer.unique_id)
+                source = slide_source(layer)
+                name = layer.name if source is None else source.name
+                self.list.addItem(name, layer.unique_id)
         self.several.setVisible(self.list.count() > 1)
         self.refresh()
 

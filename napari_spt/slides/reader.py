@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import napari
+from napari.utils.colormaps import Colormap
 from napari.utils.notifications import show_warning
 
 from napari_spt.parts.window_calls import make_window_calls_safe
@@ -20,6 +21,7 @@ from spt_core.slides import (
     open_slide,
     slide_name,
 )
+from spt_core.slides.channel_levels import Channel
 from spt_core.slides.properties import doubt_note
 
 if TYPE_CHECKING:
@@ -70,8 +72,30 @@ def _table() -> "SlideTable | None":
 
 
 def slide_layers_of(slide: Slide) -> list[LayerData]:
-    """A slide as napari layers: one in colour."""
-    return [slide_layer(slide)]
+    """A slide as napari layers: one in colour, or one per channel."""
+    if not slide.channels:
+        return [slide_layer(slide)]
+    _, options, _ = slide_layer(slide)
+    layers: list[LayerData] = []
+    for number, channel in enumerate(slide.channels):
+        facts = {**options["metadata"]["spt"], "channel": number}
+        own = {
+            **options,
+            "name": f"{channel.name} – {options['name']}",
+            "rgb": False,
+            "contrast_limits": channel.limits,
+            "colormap": _colormap(channel),
+            "blending": "additive",
+            "metadata": {"spt": {**facts, "name": options["name"]}},
+        }
+        layers.append((channel.pyramid, own, "image"))
+    return layers
+
+
+def _colormap(channel: Channel) -> Colormap:
+    """From black to a channel's colour."""
+    full = tuple(part / 255 for part in channel.colour)
+    return Colormap([(0, 0, 0, 1), (*full, 1)], name=f"channel {channel.name}")
 
 
 def slide_layer(slide: Slide) -> LayerData:

@@ -71,7 +71,7 @@ def slide_source(layer: "Layer | None") -> SlideSource | None:
     if facts.get("path"):
         mpp_xy, doubted = facts.get("mpp_xy"), facts.get("doubted_mpp_xy")
         return SlideSource(
-            layer.name,
+            facts.get("name") or layer.name,
             Path(facts["path"]),
             None if mpp_xy is None else (float(mpp_xy[0]), float(mpp_xy[1])),
             _pair(facts["dimensions"]),
