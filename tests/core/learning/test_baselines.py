@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from spt_core.errors import InputError
 from spt_core.events import Note
@@ -14,6 +15,7 @@ from spt_core.learning import finish as finishing
 from spt_core.learning.aggregators import build_encoder
 from spt_core.learning.batches import SlidePlan, graph_floats
 from spt_core.learning.cohort import open_cohort
+from spt_core.learning.finish import build_for
 from spt_core.learning.model_card import read_model_card
 from spt_core.learning.model_file import load_model
 from spt_core.learning.settings import TrainSettings
@@ -212,6 +214,25 @@ def test_models_with_classes_learn_by_classify_alone(planted, tmp_path, model):
     )
     with pytest.raises(InputError, match=f"a {model} model of 3 classes"):
         finish(train(tuned))
+
+
+def test_a_new_hipt_starts_from_weights_of_regions(open_planted, tmp_path):
+    source = build_encoder("hipt", 16, **SMALL["hipt"])
+    save_file(source.region.state_dict(), tmp_path / "regions.safetensors")
+    settings = TrainSettings(
+        "x",
+        "classify",
+        "y",
+        labels="l.csv",
+        model="hipt",
+        architecture=SMALL["hipt"],
+        region_weights=str(tmp_path / "regions.safetensors"),
+    )
+    encoder, _ = build_for(settings, open_planted)
+    for name, weight in encoder.region.state_dict().items():
+        assert torch.equal(weight, source.region.state_dict()[name]), name
+    with pytest.raises(InputError, match="Only a new model hipt"):
+        replace(settings, model="abmil")
 
 
 def test_a_frozen_encoder_drops_nothing(planted, tmp_path):
