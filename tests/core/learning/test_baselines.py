@@ -53,7 +53,7 @@ def planted(tmp_path_factory):
     rng = np.random.default_rng(0)
     kinds = rng.normal(size=(3, 16))
     lines = ["slide,label"]
-    for number in range(18):
+    for number in range(12):
         n = int(rng.integers(60, 120))
         x = rng.normal(size=(n, 16))
         x[rng.permutation(n)[: n // 10]] += 3 * kinds[number % 3]
@@ -91,7 +91,7 @@ def test_three_classes_are_learned_from_a_tenth_of_the_tokens(planted, tmp_path,
         with torch.no_grad():
             scores = model_file.logits(model_file.encoder.attend(x, p).h)
         right += int(scores.argmax() == y)
-    assert right >= 15
+    assert right >= 10
     said = " ".join(event.message for event in events if isinstance(event, Note))
     assert f"{model} sees whole slides" in said
     assert not read_model_card(result.last).views.crop
@@ -119,7 +119,7 @@ def gradients(cohort, model, *, micro_batch=None, chunk=1, step=0):
     options = {"classes": 3} if model in ("clam", "dsmil") else {}
     encoder = build_encoder(model, cohort.dim, **SMALL[model], **options)
     objective = build_objective("classify", encoder, classes=3)
-    plan = SlidePlan(cohort, WHOLE, 18, seed=3, device=CPU, chunk=chunk)
+    plan = SlidePlan(cohort, WHOLE, 12, seed=3, device=CPU, chunk=chunk)
     compute = ExactStep(
         encoder,
         objective,
@@ -163,7 +163,7 @@ def test_two_ranks_draw_what_one_process_draws(open_planted):
     objective = build_objective("classify", encoder, classes=3)
 
     def embedded(rank, world):
-        plan = SlidePlan(open_planted, WHOLE, 18, 3, CPU, 1, rank, world)
+        plan = SlidePlan(open_planted, WHOLE, 12, 3, CPU, 1, rank, world)
         processes = Processes(rank, world)
         compute = ExactStep(encoder, objective, device=CPU, processes=processes)
         with torch.no_grad():
@@ -269,7 +269,7 @@ def test_a_slide_whose_graph_does_not_fit_is_seen_in_part(
     events, result = finish(train(run))
     said = " ".join(event.message for event in events if isinstance(event, Note))
     assert "transmil sees at most 50 tokens of a slide" in said
-    assert "18 of 18 slides have more" in said
+    assert "12 of 12 slides have more" in said
     views = read_model_card(result.last).views
     assert (views.crop, views.mask, views.max_tokens) == (False, True, 50)
 
