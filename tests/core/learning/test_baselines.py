@@ -35,7 +35,7 @@ SMALL = {
     "clam": {"dim": 16},
     "dsmil": {"dim": 16},
     "transmil": {"dim": 16, "heads": 2},
-    "hipt": {"dim": 24, "depth": 2, "heads": 2},
+    "hipt": {"dim": 24, "depth": 2, "heads": 2, "dropout": 0.05},
 }
 NAMES = sorted(SMALL)
 WHOLE = ViewSettings(views=1, crop=False, mask=False)
@@ -70,13 +70,14 @@ def planted(tmp_path_factory):
 
 @pytest.mark.parametrize("model", NAMES)
 def test_three_classes_are_learned_from_a_tenth_of_the_tokens(planted, tmp_path, model):
+    epochs, rate = (24, 3e-3) if model == "hipt" else (16, 1e-2)
     run = baseline(
         planted,
         tmp_path / "run",
         model,
-        epochs=16,
-        learning_rate=3e-3 if model == "hipt" else 1e-2,
-        validate_epochs=16,
+        epochs=epochs,
+        learning_rate=rate,
+        validate_epochs=epochs,
         checkpoint_steps=100,
     )
     events, result = finish(train(run))
