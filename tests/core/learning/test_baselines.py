@@ -232,7 +232,7 @@ def test_a_new_hipt_starts_from_weights_of_regions(open_planted, tmp_path):
     encoder, _ = build_for(settings, open_planted)
     for name, weight in encoder.region.state_dict().items():
         assert torch.equal(weight, source.region.state_dict()[name]), name
-    with pytest.raises(InputError, match="Only a new model hipt"):
+    with pytest.raises(InputError, match="Only a new model 'hipt'"):
         replace(settings, model="abmil")
 
 
