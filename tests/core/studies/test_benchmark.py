@@ -394,6 +394,19 @@ def test_settings_survive_their_file(cohort, tmp_path):
     assert BenchmarkSettings.read(tmp_path / "b.yaml") == settings
 
 
+def test_hipt_alone_starts_from_its_weights(cohort, tmp_path):
+    settings = quick_settings(
+        cohort, tmp_path, methods=("abmil", "hipt"), hipt_weights="w.safetensors"
+    )
+    bench = open_bench(settings)
+    features = settings.named_features()[0][0]
+    starts = {
+        method: bench.train_settings(Cell(features, method, 0, 0, 0)).region_weights
+        for method in ("abmil", "hipt")
+    }
+    assert starts == {"abmil": None, "hipt": "w.safetensors"}
+
+
 def test_patients_unknown_is_said(tmp_path):
     folder = write_benchmark_cohort(tmp_path / "c")
     lines = (folder / "labels.csv").read_text().splitlines()
