@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QCheckBox, QFileDialog, QPushButton
+from qtpy.QtWidgets import QCheckBox, QFileDialog, QHBoxLayout, QPushButton
 
 from napari_spt.analysis.panel import Panel
 from napari_spt.analysis.slide_analysis import Change
@@ -18,13 +18,15 @@ class ExportPanel(Panel):
     asked = Signal(object, bool)
 
     def __init__(self, state: AnalysisState) -> None:
-        super().__init__(state, "Take it with you")
-        self.export = QPushButton("Export report…")
+        super().__init__(state)
+        self.export = QPushButton("Export…")
         self.export.setToolTip("Write what was found, to read it elsewhere")
-        self.names_slide = QCheckBox("Include the slide's name")
+        self.names_slide = QCheckBox("with the slide's name")
         self.names_slide.setToolTip("Otherwise the report calls it by a pseudonym")
-        self.box.addWidget(self.export)
-        self.box.addWidget(self.names_slide)
+        row = QHBoxLayout()
+        row.addWidget(self.export, stretch=1)
+        row.addWidget(self.names_slide)
+        self.box.addLayout(row)
         self.export.clicked.connect(self.choose_file)
         self.refresh()
 
@@ -34,7 +36,7 @@ class ExportPanel(Panel):
 
     def choose_file(self) -> QFileDialog:
         filters = {one.name_filter: one for one in FORMATS}
-        dialog = QFileDialog(self, "Export report")
+        dialog = QFileDialog(self, "Export")
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         dialog.setNameFilters(list(filters))
         dialog.setDefaultSuffix(_suffix(FORMATS[0]))

@@ -64,7 +64,7 @@ class QuestionsPanel(Panel):
     def __init__(
         self, state: AnalysisState, session: Session, viewer: "Viewer"
     ) -> None:
-        super().__init__(state, "Questions")
+        super().__init__(state)
         self._session = session
         self._viewer = viewer
         self.like = _button(

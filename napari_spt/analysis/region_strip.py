@@ -15,8 +15,8 @@ from superqt.utils import QFlowLayout
 
 from napari_spt.analysis.places import Place
 
-MARKS = {"most": "", "random": "by chance", "least": "least", "odd": ""}
-SIDE, GAP = 80, 6
+MARKS = {"most": "", "random": "chance", "least": "least", "odd": ""}
+SIDE, GAP = 58, 2
 
 
 class RegionStrip(QWidget):
@@ -106,6 +106,7 @@ class RegionStrip(QWidget):
     def _add(self, number: int, place: Place) -> None:
         button = QToolButton()
         button.setCheckable(True)
+        button.setObjectName("spt_region")
         button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextUnderIcon)
         button.setIconSize(QSize(SIDE, SIDE))
         button.setIcon(QIcon(_blank()))
