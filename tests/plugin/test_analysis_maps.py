@@ -14,7 +14,6 @@ from napari_spt.analysis.layers import napari_labels
 from napari_spt.analysis.state import ComparedPatch
 from napari_spt.parts.viewing import camera, scale_bar
 from spt_core.engine.protocol import Failed, FailureKind, Predicted
-from spt_core.insight.colours import heat_colours
 from spt_core.insight.results import Verdict
 from spt_core.slides.tissue_mask import Tissue
 from tests.made_slides import picture, write_scn, write_svs, write_tiff
@@ -281,16 +280,6 @@ def test_the_scale_is_the_same_on_every_slide_unless_ranks_are_asked_for(drawn):
     dock.advanced.maps["unit"].native.setCurrentIndex(1)
     assert layer.contrast_limits == [0, 100]
     assert sorted(layer.data[np.isfinite(layer.data)]) == [12.5, 37.5, 62.5, 87.5]
-
-
-def test_colours_are_even_for_the_eye():
-    """Lightness of the scale rises in even steps, as matplotlib's viridis does."""
-    from skimage.color import rgb2lab
-
-    light = rgb2lab(heat_colours()[None, :, :3])[0, :, 0]
-    steps = np.diff(light)
-    assert (steps > 0).all()
-    assert steps.max() / steps.min() < 2
 
 
 def test_live_controls_act_at_once_and_quickly(open_dock, tmp_path):

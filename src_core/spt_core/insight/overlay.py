@@ -14,6 +14,7 @@ from spt_core.files import written_whole
 from spt_core.insight.colours import (
     EACH_ALONE,
     EVEN,
+    FILL_OPACITY,
     LIMITS,
     NOT_WHERE,
     class_colour,
@@ -27,7 +28,7 @@ from spt_core.insight.results import ClassMap, Prediction, Verdict
 from spt_core.insight.wording import UNLIKE, coverage, pixel_size_note
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 
-OPACITY, CLASS_OPACITY = 0.7, 0.55
+OPACITY = 0.7
 BAR_WIDTH, MARGIN, FOOT, LEGEND = 22, 16, 46, 270
 # The lowest picture; where a legend's colours begin; the height of a line of text,
 # about the width of its letters, and how many of these a legend is wide.
@@ -82,10 +83,10 @@ def class_overlay(
     picture: Picture,
     geometry: Geometry,
     *,
-    opacity: float = CLASS_OPACITY,
+    opacity: float = FILL_OPACITY,
     model: str = "",
 ) -> Image.Image:
-    """The likeliest class of each patch over the tissue; grey where unsure."""
+    """The likeliest class of each patch over the tissue; black where unsure."""
     labels = classes.labels
     numbers = labels.astype(np.float64)
     drawn = cell_map(numbers, prediction.p, prediction.xy, prediction.facts)
