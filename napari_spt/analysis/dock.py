@@ -149,6 +149,7 @@ class AnalysisDock(QWidget):
         state.view_changed.connect(self._keep_soon)
         state.options_changed.connect(self._keep_soon)
         self._resting = self._timer(REST_MS, session.look_here)
+        self._resting.timeout.connect(self.renderer.move_legend)
         camera(self.viewer).events.center.connect(self._on_camera)
         self.viewer.events.theme.connect(self._use_theme)
 

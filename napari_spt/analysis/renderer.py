@@ -18,7 +18,9 @@ from napari_spt.parts.viewing import camera, main_window
 from spt_core.engine.protocol import FailureKind
 
 if TYPE_CHECKING:
+    import numpy as np
     from napari.viewer import Viewer
+    from numpy.typing import NDArray
 
 WITHOUT_TISSUE = (FailureKind.NO_TISSUE, FailureKind.TOO_SMALL)
 
@@ -62,7 +64,16 @@ class MapRenderer:
             window = main_window(self._owner)
             if window is not None and window.centralWidget() is not None:
                 self._legend = Legend(window.centralWidget())
+                self._legend.tissue = self._tissue_on_canvas
         return self._legend
+
+    def _tissue_on_canvas(self) -> "NDArray[np.float64] | None":
+        """Where the chosen slide's tissue is on the canvas."""
+        overlay, legend = self.current, self._legend
+        canvas = None if legend is None else legend.parentWidget()
+        if overlay is None or canvas is None:
+            return None
+        return overlay.tissue_on_canvas((canvas.width(), canvas.height()))
 
     # Changes of the state
 
@@ -83,6 +94,7 @@ class MapRenderer:
         overlay.draw_attention(self.state.view)
         overlay.follow_class_control(self.state.view)
         overlay.outline_classes()
+        overlay.follow_zoom(self.state.view)
         self._watch(overlay)
         self.draw_legend()
 
@@ -184,6 +196,11 @@ class MapRenderer:
         if legend is not None:
             parts = [] if overlay is None else overlay.legend_parts(self.state.view)
             legend.show_parts(parts)
+
+    def move_legend(self) -> None:
+        """The camera has come to rest: let the legend lie beside the tissue."""
+        if self._legend is not None:
+            self._legend.make_way()
 
     def hide_legend(self) -> None:
         if self._legend is not None:

@@ -12,7 +12,8 @@ from napari.settings import get_settings
 from qtpy.QtCore import QPoint, Qt
 from qtpy.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
-from napari_spt.analysis.legends import ClassPart, HeatPart, Legend
+from napari_spt.analysis.legend_parts import ClassPart, HeatPart
+from napari_spt.analysis.legends import Legend
 from napari_spt.analysis.open_command import open_analysis
 from napari_spt.analysis.slide_analysis import Change
 from napari_spt.analysis.state import Options
