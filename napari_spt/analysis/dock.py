@@ -14,6 +14,7 @@ from napari_spt.analysis import preferences
 from napari_spt.analysis.advanced_panel import AdvancedPanel
 from napari_spt.analysis.answer_panel import AnswerPanel
 from napari_spt.analysis.export_panel import ExportPanel
+from napari_spt.analysis.kinds_editing import KindsEditor
 from napari_spt.analysis.model_panel import ModelPanel
 from napari_spt.analysis.navigation import Navigator
 from napari_spt.analysis.places import Place
@@ -25,6 +26,7 @@ from napari_spt.analysis.session import Session
 from napari_spt.analysis.slide_panel import SlidePanel
 from napari_spt.analysis.slide_tracker import SlideTracker
 from napari_spt.analysis.state import AnalysisState
+from napari_spt.analysis.tissue_panel import TissuePanel
 from napari_spt.analysis.view_panel import ViewPanel
 from napari_spt.parts.focus_ring import FocusRing
 from napari_spt.parts.post import post
@@ -84,6 +86,7 @@ class AnalysisDock(QWidget):
         self.model = ModelPanel(state)
         self.run = RunPanel(state)
         self.answer = AnswerPanel(state)
+        self.kinds = TissuePanel(state)
         self.regions = RegionsPanel(state)
         self.view = ViewPanel(state)
         self.questions = QuestionsPanel(state, self.session, viewer)
@@ -106,6 +109,7 @@ class AnalysisDock(QWidget):
             self.advanced,
         ):
             box.addWidget(widget)
+        self.tabs.add("Kinds", self.kinds)
         self.tabs.add("Regions", self.regions)
         self.tabs.add("Questions", self.questions)
         self.tabs.add("On the slide", self.view)
@@ -141,6 +145,12 @@ class AnalysisDock(QWidget):
         self.run.cancelled.connect(session.cancel)
         self.run.tissue_asked.connect(self._map_tissue)
         self.regions.chosen.connect(self._go_to)
+        self.kinds.chosen.connect(self._go_to)
+        self.questions.chosen.connect(self._go_to)
+        self.editor = KindsEditor(state, owner=self)
+        self.kinds.renamed.connect(self.editor.rename)
+        self.kinds.recoloured.connect(self.editor.recolour)
+        self.kinds.merged.connect(self.editor.merge)
         self.export.asked.connect(self._write_report)
         self.advanced.opened.connect(lambda: self.wheel.keep(self.advanced))
         self.advanced.opened.connect(session.measure_cache)
@@ -210,6 +220,7 @@ class AnalysisDock(QWidget):
         size = get_settings().appearance.font_size
         style = (
             f"QToolButton {{ font-size: {size}pt; color: {ink}; }}"
+            "QToolButton::menu-indicator { image: none; }"
             "QToolButton#spt_fold { font-weight: bold; text-align: left;"
             " border: none; padding: 2px 0px; }"
             "QToolButton#spt_tab { border: none; border-radius: 3px;"
@@ -224,8 +235,11 @@ class AnalysisDock(QWidget):
         # Not for all of the dock: that takes as long as making it.
         for widget in (
             self.tabs.row,
+            self.kinds,
             self.regions.strip,
+            self.questions.alike,
             self.questions.folded.button,
+            self.model.more,
             self.advanced.folded.button,
         ):
             if style != widget.styleSheet():
@@ -263,7 +277,9 @@ class AnalysisDock(QWidget):
         self.is_closed = True
         self.navigator.close()
         self.questions.end()
+        self.questions.alike.stop()
         self.regions.close_pictures()
+        self.kinds.stop()
         for ring in self.rings:
             ring.close_ring()
         self.run.activity.close()

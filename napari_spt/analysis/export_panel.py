@@ -14,7 +14,7 @@ from spt_core.insight.exporting import FORMATS, Format
 class ExportPanel(Panel):
     """Asks for a file; ``asked`` gives it, and whether to name the slide in it."""
 
-    shows = frozenset({Change.BEGUN, Change.PREDICTION})
+    shows = frozenset({Change.BEGUN, Change.PREDICTION, Change.TISSUE_MAP})
     asked = Signal(object, bool)
 
     def __init__(self, state: AnalysisState) -> None:
@@ -32,7 +32,10 @@ class ExportPanel(Panel):
 
     def refresh(self) -> None:
         analysis = self.state.analysis
-        self.setVisible(analysis is not None and analysis.has_attention)
+        self.setVisible(
+            analysis is not None
+            and (analysis.has_attention or analysis.tissue_map is not None)
+        )
 
     def choose_file(self) -> QFileDialog:
         filters = {one.name_filter: one for one in FORMATS}

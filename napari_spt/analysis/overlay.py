@@ -13,7 +13,6 @@ from napari_spt.analysis.legend_parts import ClassPart, HeatPart
 from napari_spt.analysis.map_settings import PERCENTILE, TIMES, WEAK, MapSettings
 from napari_spt.analysis.slide_analysis import Analysis
 from napari_spt.analysis.status import HoverTable
-from napari_spt.analysis.words import tissue_kind_names
 from napari_spt.parts.viewing import camera
 from spt_core.insight.colours import (
     EVEN,
@@ -125,15 +124,16 @@ class SlideOverlay:
         found, lattice = self.analysis.tissue_map, self.analysis.lattice
         if found is None or lattice is None:
             return
+        labels, titles = self._raster(found.labels, found.xy), found.kinds.titles
         self.layers.show_labels(
             _layers.KINDS,
-            self._raster(found.labels, found.xy),
+            labels,
             lattice,
-            tissue_kind_names(found),
+            titles,
             found.kinds.rgb.tolist(),
-            opacity=FILL_OPACITY,
+            opacity=FILL_OPACITY * self.fade,
         )
-        self._update_hover()
+        self._update_hover(kinds=labels, kind_names=tuple(titles))
 
     def draw_tissue_mask(self) -> None:
         """Where tissue was found, which explains that there is none."""
@@ -302,7 +302,7 @@ class SlideOverlay:
             )
         kinds = self.analysis.tissue_map
         if kinds is not None and self.is_visible(_layers.KINDS):
-            names, colours = tissue_kind_names(kinds), kinds.kinds.rgb.tolist()
+            names, colours = kinds.kinds.titles, kinds.kinds.rgb.tolist()
             parts.append(ClassPart("Kinds of tissue", names, colours))
         return parts
 
@@ -333,6 +333,8 @@ class SlideOverlay:
                 "times": before.times,
                 "shares": before.shares,
                 "classes": before.classes,
+                "kinds": before.kinds,
+                "kind_names": before.kind_names,
                 **known,
             }
         self.hover = HoverTable(

@@ -5,11 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.utils.notifications import show_error, show_info
+from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QPushButton
 
 from napari_spt.analysis.curve import Curve
 from napari_spt.analysis.drawing import Drawing
 from napari_spt.analysis.panel import Panel
+from napari_spt.analysis.places import alike_places
+from napari_spt.analysis.region_strip import RegionStrip
 from napari_spt.analysis.session import Session
 from napari_spt.analysis.slide_analysis import Change
 from napari_spt.analysis.state import AnalysisState, ComparedPatch
@@ -36,8 +39,8 @@ if TYPE_CHECKING:
 
 CLICK = "Click a place on the slide."
 LIKE_SHOWN = (
-    "The brighter, the more alike. Click another place, or press the button again to "
-    "end."
+    "The brighter, the more alike; the likest are below. Click another place, or press "
+    "the button again to end."
 )
 DRAW = "Draw around a part of the slide: press, go round, let go."
 DRAW_MORE = "Draw another part, or press the button again to end."
@@ -61,6 +64,8 @@ class QuestionsPanel(Panel):
         }
     )
 
+    chosen = Signal(object)  # a place to show
+
     def __init__(
         self, state: AnalysisState, session: Session, viewer: "Viewer"
     ) -> None:
@@ -80,13 +85,22 @@ class QuestionsPanel(Panel):
         self.hint = text("", "What to do now")
         self.answer = text("", "Answer to the question")
         self.why_not = text("", "Why some questions cannot be asked")
+        self.alike = RegionStrip()
+        self.alike.tab_after = self.check
         self.curve = Curve()
         self.folded = Folded("Show the curve", self.curve)
         for widget in (self.like, self.without, self.check):
             self.box.addWidget(widget)
-        for widget in (self.why_not, self.hint, self.answer, self.folded):
+        for widget in (
+            self.why_not,
+            self.hint,
+            self.alike,
+            self.answer,
+            self.folded,
+        ):
             widget.hide()
             self.box.addWidget(widget)
+        self.alike.chosen.connect(self.chosen)
         self._drawing: Drawing | None = None
         self._without_request: int | None = None
         self._check_request: int | None = None
@@ -153,6 +167,8 @@ class QuestionsPanel(Panel):
         if self._on_press in callbacks:
             callbacks.remove(self._on_press)
         self.hint.hide()
+        self.alike.clear()
+        self.alike.hide()
         self.state.show_likeness(None)
 
     def _on_press(self, _viewer: Any, event: Any) -> Iterator[None]:
@@ -175,8 +191,13 @@ class QuestionsPanel(Panel):
                 "There is no tissue here that was looked at. Click another place."
             )
             return
-        self.state.show_likeness(ComparedPatch(analysis, row))
+        compared = ComparedPatch(analysis, row)
+        self.state.show_likeness(compared)
         _show_words(self.hint, LIKE_SHOWN)
+        self.alike.show_places(
+            alike_places(compared), analysis.asked.slide, analysis.lattice.l0_step_xy
+        )
+        self.alike.show()
 
     # What if not here?
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from napari.viewer import Viewer
     from numpy.typing import NDArray
 
+# Keys repeat every 25 to 50 ms.
+KEY_REPEAT_MS = 90
 WITHOUT_TISSUE = (FailureKind.NO_TISSUE, FailureKind.TOO_SMALL)
 
 
@@ -39,6 +41,7 @@ class MapRenderer:
         self._hovered: list[Layer] = []
         self._watched: WeakSet[Layer] = WeakSet()
         self._hidden: list[Layer] = []
+        self._waits_to_show = False
         state.slide_chosen.connect(self._on_slide)
         state.view_changed.connect(self.follow_view)
         state.analysis_changed.connect(self._on_analysis)
@@ -210,6 +213,7 @@ class MapRenderer:
 
     def hide_maps(self) -> None:
         """Show the slide alone."""
+        self._waits_to_show = False
         if self.current is None:
             return
         visible = [layer for layer in self.current.shown if layer.visible]
@@ -219,14 +223,28 @@ class MapRenderer:
         for layer in visible:
             layer.visible = False
 
+    def show_maps_soon(self) -> None:
+        """Show what was hidden, unless it is hidden again within a moment.
+
+        A key that is held repeats: some systems send that as releases and presses.
+        """
+        self._waits_to_show = True
+        QTimer.singleShot(KEY_REPEAT_MS, self._show_if_released)
+
+    def _show_if_released(self) -> None:
+        if self._waits_to_show:
+            self.show_maps()
+
     def show_maps(self) -> None:
         """Show what was hidden."""
+        self._waits_to_show = False
         hidden, self._hidden = self._hidden, []
         for layer in hidden:
             layer.visible = True
         self.follow_view()
 
     def close(self) -> None:
+        self._waits_to_show = False
         self.viewer.layers.events.removed.disconnect(self._follow_layers)
         camera(self.viewer).events.zoom.disconnect(self._follow_zoom)
         for layer in self._hovered:

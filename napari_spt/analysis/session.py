@@ -15,6 +15,7 @@ from napari_spt.analysis.state import AnalysisState
 from napari_spt.analysis.words import failure_words, notice_words
 from napari_spt.parts.background import run_in_background
 from napari_spt.parts.post import Callback, post
+from napari_spt.parts.settings import kinds_folder
 from napari_spt.slides.slide_source import SlideSource, key_of, picture_pixels
 from spt_core.engine.cache import (
     GIGABYTE,
@@ -195,7 +196,9 @@ class Session:
             else:
                 self.state.apply(analysis, reply)
 
-        self.ask(MapTissue(analysis.features, analysis.slide.name), answered)
+        self.ask(
+            MapTissue(analysis.features, analysis.slide.name, kinds_folder()), answered
+        )
 
     def _prepare_look_alikes(self, analysis: Analysis) -> None:
         """Read what look-alikes are found by."""
@@ -242,6 +245,7 @@ class Session:
             mpp_from_user=started is not None and started.mpp_from_user,
             slide_mpp=analysis.asked.slide_mpp,
             title=analysis.slide.name if with_name else None,
+            tissue_map=analysis.tissue_map,
         )
 
         def written(_: None) -> None:

@@ -30,6 +30,8 @@ EACH_ALONE = (
     "What the model would answer for each neighbourhood alone; it knows no other "
     "answers than these."
 )
+# In the legend of every map of kinds of tissue.
+BY_LOOKS = "Sorted by looks alone, without a model; names are a person's."
 # Of classes, in the model's order: blue, orange, cyan, navy, red, violet, brown, pale.
 CLASS_COLOURS = (
     (0, 60, 255),

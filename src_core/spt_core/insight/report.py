@@ -1,13 +1,10 @@
 """One self-contained HTML page per slide: the answer, its maps and their origin."""
 
-import base64
-import io
 import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,10 @@ from spt_core.insight.geometry import Geometry
 from spt_core.insight.maps import TIMES_AVERAGE, attention_values
 from spt_core.insight.model_words import DEMONSTRATION, ModelWords
 from spt_core.insight.overlay import attention_overlay, class_overlay
+from spt_core.insight.page import CITATION, page
+from spt_core.insight.page import figure as _figure
+from spt_core.insight.page import rows as _rows
+from spt_core.insight.page import versions as _versions
 from spt_core.insight.picture import read_patch, tissue_picture
 from spt_core.insight.regions import RegionKind, choose_regions, stands_out
 from spt_core.insight.reproducing import what_to_put_in
@@ -37,31 +38,12 @@ from spt_core.learning.model_card import ModelCard
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.slides.slide import Slide
 
-CITATION = (
-    "A self-supervised framework for learning whole slide representations "
-    "(Slide Pre-trained Transformers)."
-)
 PATCH_SIDE = 260
 _WHY = {
     RegionKind.MOST: "Looked at most",
     RegionKind.RANDOM: "Chosen by chance",
     RegionKind.LEAST: "Looked at least",
 }
-_LIBRARIES = ("numpy", "torch", "openslide-python", "tifffile")
-_STYLE = """
-:root{color-scheme:light}
-body{font:16px/1.5 system-ui,sans-serif;color:#1e1e1e;background:#fff;margin:0 auto;
-max-width:1080px;padding:24px}
-h1{font-size:1.5rem;margin:0 0 4px}h2{font-size:1.15rem;margin:32px 0 8px}
-.notice{color:#5a5a5a}.answer{font-size:1.2rem;border-left:6px solid #447;
-padding:10px 16px;background:#f3f4f8}.doubt{border-color:#c4302b;background:#fbf0ef}
-img{max-width:100%;height:auto}figure{margin:0}figcaption{font-size:.85rem;color:#444}
-.patches{display:grid;grid-template-columns:repeat(auto-fill,minmax(200px,1fr));
-gap:14px}table{border-collapse:collapse}td,th{padding:4px 14px 4px 0;text-align:left;
-vertical-align:top;overflow-wrap:anywhere}th{font-weight:600;white-space:nowrap}
-.bar{height:14px;display:inline-block;vertical-align:middle}code{white-space:pre-wrap;
-overflow-wrap:anywhere;background:#f3f4f8;padding:2px 4px}
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,13 +98,7 @@ def report_page(parts: ReportParts) -> str:
         if parts.faithfulness is not None:
             body += _faithfulness(parts.faithfulness)
     body += _provenance(parts)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(parts.called)}</title><style>{_STYLE}</style></head><body>\n"
-        + "\n".join(body)
-        + "\n</body></html>\n"
-    )
+    return page(parts.called, body)
 
 
 def _answer(parts: ReportParts) -> str:
@@ -310,30 +286,3 @@ def _again(command: str) -> list[str]:
     files = what_to_put_in(command)
     put_in = f", with {files}" if files else ""
     return [f"<p>To make it again{put_in}: <code>{escape(command)}</code></p>"]
-
-
-def _rows(pairs: Sequence[tuple[str, Any]]) -> str:
-    return "".join(
-        f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
-        for name, value in pairs
-        if value not in (None, "")
-    )
-
-
-def _versions() -> str:
-    return ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
-
-
-def _figure(image: Image.Image, caption: str, quality: int = 0) -> str:
-    held = io.BytesIO()
-    if quality:
-        image.convert("RGB").save(held, "JPEG", quality=quality)
-    else:
-        image.save(held, "PNG", optimize=True)
-    kind = "jpeg" if quality else "png"
-    data = base64.b64encode(held.getvalue()).decode("ascii")
-    return (
-        f'<figure><img alt="{escape(caption)}" width="{image.width}" '
-        f'src="data:image/{kind};base64,{data}"><figcaption>{escape(caption)}'
-        "</figcaption></figure>"
-    )
