@@ -41,7 +41,9 @@ class MapRenderer:
         self._hovered: list[Layer] = []
         self._watched: WeakSet[Layer] = WeakSet()
         self._hidden: list[Layer] = []
-        self._waits_to_show = False
+        self._showing = QTimer()
+        self._showing.setSingleShot(True)
+        self._showing.timeout.connect(self.show_maps)
         state.slide_chosen.connect(self._on_slide)
         state.view_changed.connect(self.follow_view)
         state.analysis_changed.connect(self._on_analysis)
@@ -213,7 +215,7 @@ class MapRenderer:
 
     def hide_maps(self) -> None:
         """Show the slide alone."""
-        self._waits_to_show = False
+        self._showing.stop()
         if self.current is None:
             return
         visible = [layer for layer in self.current.shown if layer.visible]
@@ -228,23 +230,18 @@ class MapRenderer:
 
         A key that is held repeats: some systems send that as releases and presses.
         """
-        self._waits_to_show = True
-        QTimer.singleShot(KEY_REPEAT_MS, self._show_if_released)
-
-    def _show_if_released(self) -> None:
-        if self._waits_to_show:
-            self.show_maps()
+        self._showing.start(KEY_REPEAT_MS)
 
     def show_maps(self) -> None:
         """Show what was hidden."""
-        self._waits_to_show = False
+        self._showing.stop()
         hidden, self._hidden = self._hidden, []
         for layer in hidden:
             layer.visible = True
         self.follow_view()
 
     def close(self) -> None:
-        self._waits_to_show = False
+        self._showing.stop()
         self.viewer.layers.events.removed.disconnect(self._follow_layers)
         camera(self.viewer).events.zoom.disconnect(self._follow_zoom)
         for layer in self._hovered:

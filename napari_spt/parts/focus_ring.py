@@ -2,7 +2,7 @@
 
 from qtpy.QtCore import QEvent, QObject, QPoint, QRect, QRectF, Qt
 from qtpy.QtGui import QColor, QPainter, QPen
-from qtpy.QtWidgets import QApplication, QLabel, QWidget
+from qtpy.QtWidgets import QApplication, QWidget
 
 WIDTH, ROOM = 2, 2
 
@@ -75,10 +75,9 @@ class FocusRing(QWidget):
     def _on_focus(self, _before: QWidget | None, now: QWidget | None) -> None:
         is_click = QApplication.mouseButtons() != Qt.MouseButton.NoButton
         ours = now is not None and self._within.isAncestorOf(now)
-        if not ours or is_click or isinstance(now, QLabel):
-            self._leave()
-            return
         self._leave()
+        if now is None or not ours or is_click:
+            return
         # The line within a box of numbers or a list stands for the whole.
         above = now.parentWidget()
         if now.focusPolicy() == Qt.FocusPolicy.NoFocus or (
