@@ -55,7 +55,7 @@ def named_model(words: ModelWords) -> NamedModel:
     is_plain = PLAIN_FILE.match(path.stem) is not None
     title = own or words.card.title or (study if is_plain and study else path.stem)
     answers = words.purpose
-    if words.card.classes and not words.card.about:
+    if words.card.classes:
         answers = f"Tells apart {' / '.join(words.card.classes)}."
     made = datetime.fromtimestamp(path.stat().st_mtime)
     return NamedModel(path, _short(title), answers, study, made)
