@@ -68,6 +68,7 @@ def test_maps_lie_on_their_patches_to_the_edge(open_dock, tmp_path, case):
     bounds = slide.metadata["spt"]["bounds"][:2]
     places = [(300, 800), (600, 1000)] if case == "with bounds" else PATCHES
     known(dock, slide, places, STEP, tmp_path)
+    dock.view.attention.setChecked(False)  # below it classes are lines
     attention = map_of(dock, _layers.ATTENTION)
     classes = map_of(dock, _layers.CLASSES)
     assert isinstance(attention, Image)
@@ -212,22 +213,27 @@ def legend_words(dock):
     return " ".join(label.text() for label in dock.renderer.legend.findChildren(QLabel))
 
 
+def is_outlined(layer):
+    """Whether a map is lines, with a halo or of whole cells, instead of areas."""
+    return layer.metadata["spt"]["outline"] is not None
+
+
 def test_classes_are_outlined_below_attention_and_filled_alone(drawn):
     """Over a filled class no colour of the attention would be that of its legend."""
     _, dock, _analysis = drawn
     attention, classes = (map_of(dock, kind) for kind in ("attention", "classes"))
-    assert classes.contour == 1
+    assert is_outlined(classes)
     assert "in outline" in legend_words(dock)
     dock.view.attention.setChecked(False)
-    assert classes.contour == 0
+    assert not is_outlined(classes)
     dock.view.attention.setChecked(True)
-    assert classes.contour == 1
+    assert is_outlined(classes)
     attention.visible = False  # by its eye in the list of layers
-    assert classes.contour == 0
+    assert not is_outlined(classes)
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert "Attention" not in legend_words(dock)
     attention.visible = True
-    assert classes.contour == 1
+    assert is_outlined(classes)
     assert "Attention" in legend_words(dock)
     dock.renderer.hide_maps()
     assert not classes.visible
@@ -235,10 +241,10 @@ def test_classes_are_outlined_below_attention_and_filled_alone(drawn):
     dock.renderer.hide_maps()  # the key is pressed again, its release went elsewhere
     dock.renderer.show_maps()
     assert classes.visible
-    assert classes.contour == 1
+    assert is_outlined(classes)
     assert not dock.renderer.legend.isHidden()
     dock.viewer.layers.remove(attention)
-    assert classes.contour == 0
+    assert not is_outlined(classes)
 
 
 def test_maps_cannot_be_edited_not_even_after_an_update(drawn):
