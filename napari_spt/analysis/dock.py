@@ -7,12 +7,13 @@ from weakref import ref
 from napari.settings import get_settings
 from napari.utils.theme import get_theme
 from qtpy.QtCore import QEvent, QSize, Qt, QTimer
-from qtpy.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QDockWidget, QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from napari_spt.analysis import keys as _keys
 from napari_spt.analysis import preferences
 from napari_spt.analysis.advanced_panel import AdvancedPanel
 from napari_spt.analysis.answer_panel import AnswerPanel
+from napari_spt.analysis.desk import desk_of
 from napari_spt.analysis.export_panel import ExportPanel
 from napari_spt.analysis.kinds_editing import KindsEditor
 from napari_spt.analysis.model_panel import ModelPanel
@@ -20,12 +21,9 @@ from napari_spt.analysis.navigation import Navigator
 from napari_spt.analysis.places import Place
 from napari_spt.analysis.questions_panel import QuestionsPanel
 from napari_spt.analysis.regions_panel import RegionsPanel
-from napari_spt.analysis.renderer import MapRenderer
 from napari_spt.analysis.run_panel import RunPanel
 from napari_spt.analysis.session import Session
 from napari_spt.analysis.slide_panel import SlidePanel
-from napari_spt.analysis.slide_tracker import SlideTracker
-from napari_spt.analysis.state import AnalysisState
 from napari_spt.analysis.tissue_panel import TissuePanel
 from napari_spt.analysis.view_panel import ViewPanel
 from napari_spt.parts.focus_ring import FocusRing
@@ -58,22 +56,19 @@ class AnalysisDock(QWidget):
         self.viewer = napari_viewer
         self.is_closed = False
         self._was_docked = False
-        self.state = AnalysisState(
-            view=preferences.remembered_view(),
-            options=preferences.remembered_options(),
-        )
+        self.desk = desk_of(napari_viewer)
+        self.state = self.desk.state
         self.navigator = Navigator(napari_viewer, self)
         self.session = Session(
             self.state, owner=self, view_centre=self.navigator.view_centre
         )
-        self.renderer = MapRenderer(napari_viewer, self.state, owner=self)
+        self.renderer = self.desk.renderer
+        self.tracker = self.desk.tracker
         self._make_panels()
         self._lay_out()
         self._connect()
-        self.tracker = SlideTracker(
-            napari_viewer, self.state, on_removed=self.session.forget
-        )
-        self.slide.picked.connect(self.tracker.pick)
+        self.desk.open(self)
+        self.session.take_up()
         _keys.register(self)
         post().enter(id(self))
         # A window that is closed takes its docks with it without a word to them.
@@ -141,6 +136,8 @@ class AnalysisDock(QWidget):
 
     def _connect(self) -> None:
         state, session = self.state, self.session
+        self.slide.picked.connect(self.tracker.pick)
+        self.slide.spread.connect(self.tracker.table.lay_side_by_side)
         self.run.asked.connect(session.begin)
         self.run.cancelled.connect(session.cancel)
         self.run.tissue_asked.connect(self._map_tissue)
@@ -152,6 +149,7 @@ class AnalysisDock(QWidget):
         self.kinds.recoloured.connect(self.editor.recolour)
         self.kinds.merged.connect(self.editor.merge)
         self.export.asked.connect(self._write_report)
+        self.export.cancelled.connect(session.cancel_report)
         self.advanced.opened.connect(lambda: self.wheel.keep(self.advanced))
         self.advanced.opened.connect(session.measure_cache)
         self.advanced.clear_asked.connect(session.clear_cache)
@@ -270,6 +268,22 @@ class AnalysisDock(QWidget):
         self.shut_down()
         super().closeEvent(event)
 
+    def come_forward(self) -> None:
+        """Be seen, also where it was hidden behind another dock."""
+        above = self.parentWidget()
+        while above is not None and not isinstance(above, QDockWidget):
+            above = above.parentWidget()
+        if above is not None:
+            above.show()
+            above.raise_()
+
+    def leave(self) -> None:
+        """Make room for another dock of the same window."""
+        self.shut_down()
+        above = self.parentWidget()
+        if above is not None:
+            above.close()
+
     def shut_down(self) -> None:
         """Leave napari as it was, whatever was running."""
         if self.is_closed:
@@ -282,17 +296,16 @@ class AnalysisDock(QWidget):
         self.kinds.stop()
         for ring in self.rings:
             ring.close_ring()
+        self.slide.stop()
         self.run.activity.close()
         self.session.close()
         for timer in (self._keeping, self._resting):
             timer.stop()
         self.keep_settings()
-        self.tracker.close()
         camera(self.viewer).events.center.disconnect(self._on_camera)
         self.viewer.events.theme.disconnect(self._use_theme)
         _keys.unregister(self)
-        self.renderer.close()
-        self.state.disconnect_all()
+        self.desk.close(self)
         post().leave(id(self))
 
 

@@ -9,6 +9,8 @@ from napari.utils.colormaps import Colormap, DirectLabelColormap
 from numpy.typing import NDArray
 
 from napari_spt.analysis.lattice import Lattice
+from napari_spt.parts.viewing import plain_viewer
+from napari_spt.slides.slide_table import called, table_of
 from spt_core.insight.colours import (
     ATTENTION_RAMP,
     HALO_COLOUR,
@@ -147,8 +149,6 @@ class MapLayers:
             lattice.world(self.slide, place)
             for place in ((left, top), (right, top), (right, bottom), (left, bottom))
         ]
-        width = 0.025 * max(abs(corners[1][1] - corners[0][1]), 1e-9)
-        frame = np.array(corners)
         layer = self.find(REGION)
         if layer is None:
             layer = Shapes(
@@ -157,6 +157,9 @@ class MapLayers:
                 **self._options(REGION),
             )
             self._add(layer)
+        # The layer may have moved with its slide.
+        frame = np.array([layer.world_to_data(corner) for corner in corners])
+        width = 0.025 * max(float(np.linalg.norm(frame[1] - frame[0])), 1e-9)
         layer.editable = True
         # The wider one below is a halo: the frame is seen on dark tissue too.
         layer.data = []
@@ -168,21 +171,23 @@ class MapLayers:
         )
         layer.selected_data = set()
         layer.editable = False
-        show_or_hide(layer, True)
+        self.set_visible(layer, True)
         return layer
 
+    def set_visible(self, layer: Layer, is_visible: bool) -> None:
+        """Show or hide a map, at the latest when its slide comes to the front."""
+        table_of(self.viewer).set_visible(layer, is_visible)
+
     def _options(self, kind: str) -> dict[str, Any]:
+        what = NAMES[kind]
         return {
-            "name": NAMES[kind],
-            "metadata": {"spt": {"map": kind, "of": self.key}},
+            "name": called(what, self.slide),
+            "metadata": {"spt": {"map": kind, "of": self.key, "called": what}},
         }
 
     def _add(self, layer: Layer) -> None:
-        """Add a layer; what was selected stays selected."""
-        selected = set(self.viewer.layers.selection)
-        self.viewer.add_layer(layer)
-        if selected:
-            self.viewer.layers.selection = selected
+        """Add a layer above its slide; what was selected stays selected."""
+        add_above(self.viewer, layer, self.slide)
 
     def _place(self, layer: Layer, lattice: Lattice) -> None:
         for name, value in lattice.placing(self.slide).items():
@@ -194,10 +199,15 @@ class MapLayers:
                 setattr(layer, name, value)
 
 
-def show_or_hide(layer: Layer, is_visible: bool) -> None:
-    """Show or hide a layer; napari would draw anew what is so already."""
-    if layer.visible != is_visible:
-        layer.visible = is_visible
+def add_above(viewer: "Viewer", layer: Layer, slide: Layer) -> None:
+    """Add a layer on top of a slide's group; what was selected stays selected."""
+    layers = plain_viewer(viewer).layers
+    selected = set(layers.selection)
+    group = table_of(viewer).group_of(slide)
+    places = [layers.index(one) for one in group if one in layers]
+    layers.insert(1 + max(places, default=len(layers) - 1), layer)
+    if selected:
+        layers.selection = selected
 
 
 def napari_labels(labels: NDArray[np.floating], classes: int) -> NDArray[np.uint8]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from napari_spt.analysis import layers as _layers
 from napari_spt.analysis.lattice import Lattice
-from napari_spt.analysis.layers import MapLayers, show_or_hide
+from napari_spt.analysis.layers import MapLayers
 from napari_spt.analysis.legend_parts import ClassPart, HeatPart
 from napari_spt.analysis.map_settings import PERCENTILE, TIMES, WEAK, MapSettings
 from napari_spt.analysis.slide_analysis import Analysis
@@ -163,13 +163,13 @@ class SlideOverlay:
             (0.0, 1.0),
             opacity=LIKENESS_OPACITY * self.fade,
         )
-        show_or_hide(drawn, True)
+        self.layers.set_visible(drawn, True)
         self.frame((int(places[row][0]), int(places[row][1])))
         # One map at a time: no colour of this one is to be mixed.
         for kind in (_layers.ATTENTION, _layers.CLASSES, _layers.KINDS):
             layer = self.layers.find(kind)
             if layer is not None:
-                show_or_hide(layer, False)
+                self.layers.set_visible(layer, False)
         self._update_hover()
 
     def end_likeness(self) -> None:
@@ -177,7 +177,7 @@ class SlideOverlay:
         self._wanted.clear()
         kinds = self.layers.find(_layers.KINDS)
         if kinds is not None:
-            kinds.visible = True
+            self.layers.set_visible(kinds, True)
 
     def frame(self, l0_xy: tuple[int, int]) -> None:
         """Draw a frame around one patch."""
@@ -313,9 +313,10 @@ class SlideOverlay:
 
     def _follow_control(self, layer: Layer, wanted: bool) -> None:
         """Follow the control when it changes; in between, the user's own hiding."""
-        if self._wanted.get(layer.name) != wanted:
-            self._wanted[layer.name] = wanted
-            layer.visible = wanted
+        kind = layer.metadata["spt"]["map"]
+        if self._wanted.get(kind) != wanted:
+            self._wanted[kind] = wanted
+            self.layers.set_visible(layer, wanted)
 
     def _move_below_attention(self, layer: Layer) -> None:
         attention = self.layers.find(_layers.ATTENTION)

@@ -78,7 +78,8 @@ class RunPanel(Panel):
         self.analyse.setText(self._offer())
         is_answered = not state.asks_pixel_size or state.slide_mpp is not None
         self.analyse.setEnabled(not is_open and not state.is_preparing and is_answered)
-        self.cancel.setVisible(is_open)
+        is_mapping = analysis is not None and analysis.is_mapping_tissue
+        self.cancel.setVisible(is_open or is_mapping or state.is_preparing)
         self._show_progress(analysis)
         trouble = "" if analysis is None else trouble_words(analysis)
         self.trouble.setText(trouble)
@@ -100,6 +101,7 @@ class RunPanel(Panel):
 
     def _on_analysis(self, analysis: Analysis, change: Change) -> None:
         if change is Change.PROGRESS and analysis is self.state.analysis:
+            self.cancel.setVisible(analysis.is_open or analysis.is_mapping_tissue)
             self._show_progress(analysis)
         else:
             super()._on_analysis(analysis, change)

@@ -48,11 +48,17 @@ _TRAINED_ON = (RemarkKind.TRAINED_ON_SLIDE, RemarkKind.TRAINED_ON_PATIENT)
 # The slide
 
 
-def slide_words(source: SlideSource) -> str:
-    """Which slide it is, and how large."""
+def slide_words(source: SlideSource, *, drawn_mpp: float | None = None) -> str:
+    """Which slide it is, and how large.
+
+    ``drawn_mpp`` is the pixel size by which it is drawn, where nobody has stated one.
+    """
     width, height = source.l0_size_xy
     if source.mpp_xy is None:
-        return f"{source.name}: {width:,} × {height:,} pixels"
+        words = f"{source.name}: {width:,} × {height:,} pixels"
+        if drawn_mpp is None:
+            return words
+        return f"{words}. Beside the others a pixel is drawn as {drawn_mpp:g} µm."
     um_x, um_y = source.mpp_xy
     return f"{source.name}: {width * um_x / 1000:.1f} × {height * um_y / 1000:.1f} mm"
 

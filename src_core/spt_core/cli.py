@@ -25,6 +25,7 @@ COMMANDS = {
     "encode": "turn slides into features, one file per slide",
     "train": "train a slide model on a folder of features",
     "evaluate": "measure how good a model is, on slides that it has not seen",
+    "benchmark": "compare methods in every fold, and write the table and its report",
     "embed": "write one embedding per slide, for other programs",
     "predict": "predict class probabilities for each slide",
     "heatmap": "write attention and class map as GeoJSON, OME-TIFF, PNG or a report",

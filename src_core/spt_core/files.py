@@ -1,8 +1,9 @@
-"""Writing files so that nobody ever reads half of one."""
+"""Writing files so that nobody ever reads half of one, and keeping others out."""
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 
 
@@ -10,14 +11,75 @@ from pathlib import Path
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``, renamed to ``path`` on success.
 
-    The temporary name keeps the ending, by which some writers choose a format. On an
-    error it is removed and ``path`` stays as it was.
+    The temporary name keeps the ending, by which some writers choose a format. What
+    was written is on the disk before it gets its name. On an error it is removed and
+    ``path`` stays as it was.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
         yield temporary
+        _to_disk(temporary)
         os.replace(temporary, path)
+        _folder_to_disk(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _to_disk(path: Path) -> None:
+    # Windows flushes only what is open for writing.
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
+
+
+def _folder_to_disk(folder: Path) -> None:
+    """The new name; only POSIX systems open folders, and not every file system."""
+    if os.name == "nt":
+        return
+    with suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+@contextmanager
+def held_by_one(path: Path) -> Iterator[bool]:
+    """Hold a lock file; False where another process holds it.
+
+    The system releases the lock when the process ends, however it does.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
+    with FileIO(os.open(path, flags), "r+b") as file:
+        yield lock(file)
+
+
+if os.name == "nt":
+    import msvcrt
+
+    def lock(file: FileIO) -> bool:
+        """Lock an open file; False where another process has."""
+        # Locked bytes cannot be read by others: take one that no file reaches.
+        place = file.tell()
+        file.seek(2**62)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        finally:
+            file.seek(place)
+        return True
+
+else:
+    import fcntl
+
+    def lock(file: FileIO) -> bool:
+        """Lock an open file; False where another process has."""
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

@@ -23,7 +23,7 @@ from spt_core.devices import copy_to
 from spt_core.insight.class_map import window_embeddings
 from spt_core.insight.predicting import device_of
 from spt_core.insight.windows import WindowSettings, slide_windows
-from spt_core.learning import slide_encoder
+from spt_core.learning import hipt, padding, slide_encoder
 from spt_core.learning.aggregators import AGGREGATORS, build_encoder
 from spt_core.learning.model_file import load_model
 from spt_core.learning.slide_encoder import Attention
@@ -85,9 +85,20 @@ def small_encoder(in_dim=DIM):
 # the slide encoder and the other aggregators
 
 
+@pytest.fixture
+def told(monkeypatch):
+    """What only numbers can tell, and fake tensors have none: lengths and places."""
+    side = np.arange(TOKENS) * 3  # in several regions of 16 cells
+    monkeypatch.setattr(padding, "lengths_of", lambda mask: [TOKENS - 1] * len(mask))
+    monkeypatch.setattr(
+        hipt, "places_of", lambda p: np.stack([side, side], axis=1)[: len(p)]
+    )
+
+
 @pytest.mark.parametrize("name", [*sorted(AGGREGATORS), "small"])
-def test_aggregators(name, device):
-    made = small_encoder() if name == "small" else AGGREGATORS[name](DIM)
+def test_aggregators(name, device, told):
+    shallow = {"depth": 1} if name == "hipt" else {}
+    made = small_encoder() if name == "small" else AGGREGATORS[name](DIM, **shallow)
     with no_gpu_needed():
         made.to(device)
         x, p, mask = padded(device)
@@ -188,6 +199,18 @@ def test_objectives(name, head, device):
         parts = made(h, labels=labels, h_target=h_target)
         is_on(device, *parts.values())
         made.after_step(encoder, 0.5)
+
+
+@pytest.mark.parametrize("name", ["clam", "dsmil"])
+def test_an_encoders_own_loss(name, device):
+    encoder = build_encoder(name, DIM, classes=CLASSES)
+    made = build_objective("classify", encoder, classes=CLASSES)
+    with no_gpu_needed():
+        encoder.to(device)
+        made.to(device)
+        labels = torch.zeros(BATCH, dtype=torch.int64, device=device)
+        views = encoder.for_objective(*padded(device))[None]
+        is_on(device, *made(views, labels=labels).values())
 
 
 def test_patch_objectives(device):

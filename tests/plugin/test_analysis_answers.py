@@ -10,7 +10,7 @@ from qtpy.QtWidgets import QApplication, QMessageBox
 from napari_spt.analysis.slide_analysis import Change, Phase
 from napari_spt.parts.post import post
 from napari_spt.parts.settings import remember, remembered
-from napari_spt.slides.open_command import recent_slides
+from napari_spt.slides.recent import recent_slides
 from spt_core.engine.protocol import (
     Analyse,
     AskWithout,

@@ -156,7 +156,6 @@ def test_a_mask_lies_where_its_own_scale_puts_it(open_dock, tmp_path):
             }
         },
     )
-    dock.tracker.close()  # no need to draw its pixels
     analysis = begun(dock, slide)
     mask = np.zeros((1078, 1540), bool)
     mask[1000, 1539] = True

@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     group = parser.add_argument_group("model")
     add_options(group, TrainSettings, "model")
-    add_options(group, ArchitectureSettings, "dim", "depth", "heads")
-    add_options(group, TrainSettings, "head", "init", "freeze")
+    add_options(group, ArchitectureSettings, "dim", "depth", "heads", "dropout")
+    add_options(group, TrainSettings, "head", "init", "freeze", "region_weights")
     add_options(group, TrainSettings, "class_weights", "momentum")
 
     group = parser.add_argument_group("views of a slide")
@@ -62,6 +62,16 @@ class ArchitectureSettings:
     heads: Annotated[
         int | None,
         Hint("number of attention heads", above=0, automatic="the preset's"),
+    ] = None
+    dropout: Annotated[
+        float | None,
+        Hint(
+            "share of values left out in training, of models that have dropout",
+            minimum=0,
+            maximum=0.9,
+            digits=2,
+            automatic="the model's: 0.25 of abmil, clam and hipt, 0.1 of transmil",
+        ),
     ] = None
 
 
@@ -119,7 +129,8 @@ def train_settings(args: argparse.Namespace) -> TrainSettings:
         labels=absolute(args.labels),
         slide_table=absolute(args.slide_table),
         init=absolute(args.init),
-        architecture={name: size for name, size in sizes.items() if size},
+        region_weights=absolute(args.region_weights),
+        architecture={n: size for n, size in sizes.items() if size is not None},
         views=settings_from(args, ViewSettings),
     )
 

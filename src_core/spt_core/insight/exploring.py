@@ -149,7 +149,9 @@ def _with_known(
         for mine, theirs in _pairs(cost):
             match[mine] = known.kind[theirs]
     taken = sorted({int(row) for row in match if row >= 0})
-    kind = np.array([taken.index(row) if row >= 0 else -1 for row in match], np.int64)
+    kind = np.array(
+        [taken.index(row) if row >= 0 else -1 for row in match.tolist()], np.int64
+    )
     new = np.flatnonzero(kind < 0)
     kind[new] = len(taken) + np.arange(len(new))
     used = set(known.numbers.tolist())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from spt_core.errors import InputError
 from spt_core.insight.geometry import Geometry
 from spt_core.insight.maps import TIMES_AVERAGE
-from spt_core.insight.results import ClassMap, Faithfulness, Prediction
+from spt_core.insight.results import ClassMap, Faithfulness, Prediction, WhatIf
 from spt_core.insight.tissue_map import TissueMap
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Findings:
         Whether the pixel size is what the user entered, because the file states none.
     title
         What to call the slide; None takes a pseudonym.
+    faithfulness, what_ifs
+        The questions that were asked, answered.
     command
         The command that makes the report again; None takes that of an analysis with
         the usual settings.
@@ -56,6 +58,7 @@ class Findings:
     slide_mpp: float | None = None
     title: str | None = None
     faithfulness: Faithfulness | None = None
+    what_ifs: tuple[WhatIf, ...] = ()
     command: str | None = None
     tissue_map: TissueMap | None = None
 
@@ -284,6 +287,7 @@ def _write_report(path: Path, export: _Export) -> None:
         slide=export.slide,
         classes=export.class_map,
         faithfulness=findings.faithfulness,
+        what_ifs=findings.what_ifs,
     )
     write_report(path, answer)
 

@@ -16,23 +16,27 @@ from spt_core._version import __version__
 from spt_core.files import written_whole
 from spt_core.insight.colours import EACH_ALONE, EVEN, NOT_WHERE, class_colour
 from spt_core.insight.geometry import Geometry
+from spt_core.insight.html_page import (
+    CITATION,
+    fact_rows,
+    html_page,
+    picture_figure,
+    versions,
+)
 from spt_core.insight.maps import TIMES_AVERAGE, attention_values
 from spt_core.insight.model_words import DEMONSTRATION, ModelWords
 from spt_core.insight.overlay import attention_overlay, class_overlay
-from spt_core.insight.page import CITATION, page
-from spt_core.insight.page import figure as _figure
-from spt_core.insight.page import rows as _rows
-from spt_core.insight.page import versions as _versions
 from spt_core.insight.picture import read_patch, tissue_picture
 from spt_core.insight.regions import RegionKind, choose_regions, stands_out
 from spt_core.insight.reproducing import what_to_put_in
-from spt_core.insight.results import ClassMap, Faithfulness, Prediction, Verdict
+from spt_core.insight.results import ClassMap, Faithfulness, Prediction, Verdict, WhatIf
 from spt_core.insight.wording import (
     coverage,
     faithfulness_sentence,
     number_name,
     pixel_size_note,
     prediction_sentence,
+    what_if_sentence,
 )
 from spt_core.learning.model_card import ModelCard
 from spt_core.notice import NOT_FOR_DIAGNOSIS
@@ -44,6 +48,7 @@ _WHY = {
     RegionKind.RANDOM: "Chosen by chance",
     RegionKind.LEAST: "Looked at least",
 }
+_LIBRARIES = ("numpy", "torch", "openslide-python", "tifffile")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +77,7 @@ class ReportParts:
     slide: Slide | None = None
     classes: ClassMap | None = None
     faithfulness: Faithfulness | None = None
+    what_ifs: tuple[WhatIf, ...] = ()
 
     @property
     def model(self) -> ModelWords | None:
@@ -97,8 +103,10 @@ def report_page(parts: ReportParts) -> str:
         body += [_probabilities(found), *_maps(parts), *_regions(parts)]
         if parts.faithfulness is not None:
             body += _faithfulness(parts.faithfulness)
+        if parts.what_ifs:
+            body += _what_ifs(parts.what_ifs)
     body += _provenance(parts)
-    return page(parts.called, body)
+    return html_page(parts.called, body)
 
 
 def _answer(parts: ReportParts) -> str:
@@ -132,7 +140,7 @@ def _model(parts: ReportParts) -> list[str]:
         ("What it learned from", model.learned_from),
         ("How well it does", model.how_well),
     )
-    return [f'<table class="model">{_rows(said)}</table>']
+    return [f'<table class="model">{fact_rows(said)}</table>']
 
 
 def _probabilities(found: Prediction) -> str:
@@ -159,7 +167,7 @@ def _maps(parts: ReportParts) -> list[str]:
         tissue = Image.fromarray(picture.rgb)
         body += [
             "<h2>Tissue</h2>",
-            _figure(tissue, "The tissue in the patches.", 88),
+            picture_figure(tissue, "The tissue in the patches.", 88),
         ]
     title = parts.model.title if parts.model else ""
     geometry = parts.geometry
@@ -170,7 +178,7 @@ def _maps(parts: ReportParts) -> list[str]:
     even = "" if stands_out(times) else f"{EVEN} "
     body += [
         "<h2>Where the model looks</h2>",
-        _figure(
+        picture_figure(
             attention_overlay(found, picture, geometry, model=title),
             f"{even}Attention over {found.seen} patches, mean of {heads} heads, on a "
             "scale that is the same for every slide: 1 × average is a patch like any "
@@ -187,7 +195,7 @@ def _maps(parts: ReportParts) -> list[str]:
             f"{made.margin:g}.{size}"
         )
         image = class_overlay(found, made, picture, geometry, model=title)
-        body += ["<h2>Class map</h2>", _figure(image, caption)]
+        body += ["<h2>Class map</h2>", picture_figure(image, caption)]
     return body
 
 
@@ -211,7 +219,7 @@ def _regions(parts: ReportParts) -> list[str]:
             f"{_WHY[region.kind]}: {times[row]:.1f} × average{what}; at "
             f"{_place(found.xy[row], parts.geometry)}{across}"
         )
-        figures.append(_figure(patch, caption, quality=88))
+        figures.append(picture_figure(patch, caption, quality=88))
     return [
         "<h2>Regions looked at most, and others to compare</h2>",
         f'<div class="patches">{"".join(figures)}</div>',
@@ -247,6 +255,15 @@ def _faithfulness(check: Faithfulness) -> list[str]:
     ]
 
 
+def _what_ifs(asked: Sequence[WhatIf]) -> list[str]:
+    items = "".join(f"<li>{escape(what_if_sentence(one))}</li>" for one in asked)
+    return [
+        "<h2>What if not here?</h2>",
+        "<p>Parts of the slide were drawn around, and the model was asked without "
+        f"them.</p><ul>{items}</ul>",
+    ]
+
+
 def _provenance(parts: ReportParts) -> list[str]:
     card, facts, model = parts.card, parts.prediction.facts, parts.model
     um, note = parts.geometry.um_pixel_xy, pixel_size_note(parts.geometry)
@@ -268,12 +285,12 @@ def _provenance(parts: ReportParts) -> list[str]:
         ("Calibration", model and model.calibration),
         ("Model licence", card and card.licence),
         ("Made by", made_by),
-        ("Versions", f"Python {platform.python_version()}, {_versions()}"),
+        ("Versions", f"Python {platform.python_version()}, {versions(_LIBRARIES)}"),
         ("Made on", time.strftime("%Y-%m-%d %H:%M %z")),
     )
     return [
         "<h2>Where this comes from</h2>",
-        f"<table>{_rows(rows)}</table>",
+        f"<table>{fact_rows(rows)}</table>",
         *_again(parts.command),
         f"<p>Please cite: {escape(CITATION)}</p>",
         f'<p class="notice">{NOT_FOR_DIAGNOSIS}</p>',

@@ -146,7 +146,7 @@ class TissueMap:
         if um_pixel_xy is None or step is None:
             return None
         patch = step[0] * um_pixel_xy[0] * step[1] * um_pixel_xy[1] / 1e6
-        return self.counts * patch
+        return self.counts.astype(np.float64) * patch
 
     def renamed(self, number: int, name: str) -> "TissueMap":
         return replace(self, kinds=self.kinds.renamed(number, name))

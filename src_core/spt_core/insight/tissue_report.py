@@ -12,8 +12,14 @@ from spt_core._version import __version__
 from spt_core.files import written_whole
 from spt_core.insight.colours import BY_LOOKS
 from spt_core.insight.geometry import Geometry
+from spt_core.insight.html_page import (
+    CITATION,
+    fact_rows,
+    html_page,
+    picture_figure,
+    versions,
+)
 from spt_core.insight.overlay import kinds_overlay
-from spt_core.insight.page import CITATION, figure, page, rows, versions
 from spt_core.insight.picture import read_patch, tissue_picture
 from spt_core.insight.results import Prediction
 from spt_core.insight.tissue_map import TissueMap
@@ -22,6 +28,7 @@ from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.slides.slide import Slide
 
 PATCH_SIDE, MOST_ODD = 260, 8
+_LIBRARIES = ("numpy", "scikit-learn", "openslide-python", "tifffile")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +59,7 @@ def tissue_page(parts: TissueReport) -> str:
         *_examples(parts),
         *_provenance(parts),
     ]
-    return page(parts.called, body)
+    return html_page(parts.called, body)
 
 
 def _map(parts: TissueReport) -> list[str]:
@@ -60,9 +67,12 @@ def _map(parts: TissueReport) -> list[str]:
     body = []
     if parts.slide is not None:
         tissue = Image.fromarray(picture.rgb)
-        body = ["<h2>Tissue</h2>", figure(tissue, "The tissue in the patches.", 88)]
+        body = [
+            "<h2>Tissue</h2>",
+            picture_figure(tissue, "The tissue in the patches.", 88),
+        ]
     image = kinds_overlay(parts.prediction, parts.found, picture, parts.geometry)
-    return [*body, "<h2>Kinds of tissue</h2>", figure(image, BY_LOOKS)]
+    return [*body, "<h2>Kinds of tissue</h2>", picture_figure(image, BY_LOOKS)]
 
 
 def _table(parts: TissueReport) -> list[str]:
@@ -88,7 +98,7 @@ def _examples(parts: TissueReport) -> list[str]:
         return []
     size = found.facts.l0_patch_xy or (1, 1)
     typical = [
-        figure(read_patch(slide, found.xy[row], size, PATCH_SIDE), title, 88)
+        picture_figure(read_patch(slide, found.xy[row], size, PATCH_SIDE), title, 88)
         for row, title in zip(found.typical, found.kinds.titles, strict=True)
     ]
     body = [
@@ -96,7 +106,9 @@ def _examples(parts: TissueReport) -> list[str]:
         f'<div class="patches">{"".join(typical)}</div>',
     ]
     odd = [
-        figure(read_patch(slide, found.xy[row], size, PATCH_SIDE), "Like no other.", 88)
+        picture_figure(
+            read_patch(slide, found.xy[row], size, PATCH_SIDE), "Like no other.", 88
+        )
         for row in found.outliers[:MOST_ODD]
     ]
     if odd:
@@ -118,12 +130,12 @@ def _provenance(parts: TissueReport) -> list[str]:
         ("Patch encoder", facts.encoder),
         ("Encoder hash", facts.encoder_sha256),
         ("Made by", f"napari-spt {__version__}"),
-        ("Versions", f"Python {platform.python_version()}, {versions()}"),
+        ("Versions", f"Python {platform.python_version()}, {versions(_LIBRARIES)}"),
         ("Made on", time.strftime("%Y-%m-%d %H:%M %z")),
     )
     return [
         "<h2>Where this comes from</h2>",
-        f"<table>{rows(said)}</table>",
+        f"<table>{fact_rows(said)}</table>",
         f"<p>Please cite: {escape(CITATION)}</p>",
         f'<p class="notice">{NOT_FOR_DIAGNOSIS}</p>',
     ]

@@ -23,12 +23,18 @@ class Aggregator(Encoder, ABC):
         Length of a token and of an embedding.
     heads
         How many attention maps ``attend`` gives.
+    token_floats
+        About how many numbers a token's graph holds in training.
+    slide_floats
+        Those that a slide's graph holds beside, however many tokens it has.
     """
 
     name: str
-    config: dict[str, int]
+    config: dict[str, float]
     in_dim: int
     heads: int
+    token_floats: float = 0.0
+    slide_floats: float = 0.0
 
     @abstractmethod
     def forward(self, x: Tensor, p: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -17,11 +17,6 @@ from spt_core.training.batch import (
     steps_per_epoch,
 )
 
-# Floats that a token's graph holds for each unit of dim and layer, as measured; and
-# those of attention pooling, for each unit of dim.
-GRAPH_FLOATS = 18
-POOLING_FLOATS = 3
-
 
 @dataclass(frozen=True)
 class SlidePlan:
@@ -62,15 +57,19 @@ class SlidePlan:
         share = len(whole) // self.world
         mine = whole[self.rank * share : (self.rank + 1) * share]
         epoch = step // self.steps_per_epoch
+        rngs = [view_generator(self.seed, epoch, int(slide)) for slide in mine]
         rows = batch_views(
-            [self.cohort[int(slide)].p for slide in mine],
-            [view_generator(self.seed, epoch, int(slide)) for slide in mine],
-            self.view_settings,
+            [self.cohort[int(slide)].p for slide in mine], rngs, self.view_settings
         )
+        sets = None
+        if self.cohort.augmented:
+            count = 1 + len(self.cohort.augmented)
+            drawn = [rng.integers(count, size=self.views) for rng in rngs]
+            sets = np.stack(drawn, axis=1).ravel()
         chunks = padded_chunks(
-            self.cohort, mine, rows, size=self.chunk, device=self.device
+            self.cohort, mine, rows, size=self.chunk, device=self.device, sets=sets
         )
-        return ViewBatch(whole, self.views, chunks)
+        return ViewBatch(whole, self.views, chunks, (self.seed, step))
 
 
 def padded_chunks(
@@ -80,6 +79,7 @@ def padded_chunks(
     *,
     size: int,
     device: torch.device,
+    sets: NDArray[np.int64] | None = None,
 ) -> list[ViewChunk]:
     """Read and pad views, ``rows[view][slide]``, longest first in chunks.
 
@@ -88,7 +88,13 @@ def padded_chunks(
 
     The inputs of a chunk of s views, padded to n tokens, are x (s, n, d), p (s, n, 2)
     int32, and mask (s, n), True = real token.
+
+    Parameters
+    ----------
+    sets : (views * slides,)
+        Whose tokens each view has: 0 the cohort's own, then its augmented ones.
     """
+    sources = (cohort, *cohort.augmented)
     flat = [view for views in rows for view in views]
     lengths = np.array([len(view) for view in flat])
     order = np.argsort(-lengths, kind="stable")
@@ -99,7 +105,8 @@ def padded_chunks(
         x = np.zeros((len(places), n, cohort.dim), cohort.dtype)
         p = np.zeros((len(places), n, 2), np.int32)
         for line, place in enumerate(places):
-            slide, view = cohort[int(slides[place % len(slides)])], flat[place]
+            source = sources[int(sets[place])] if sets is not None else cohort
+            slide, view = source[int(slides[place % len(slides)])], flat[place]
             slide.read(view, x[line, : len(view)])
             p[line, : len(view)] = slide.p[view]
         mask = np.arange(n) < lengths[places, None]
@@ -112,8 +119,6 @@ def padded_chunks(
 
 def graph_floats(encoder: Aggregator, batch: ViewBatch) -> float:
     """About how many numbers the graphs of a batch hold, padding included."""
-    config = encoder.config
     masks = (chunk.inputs[-1] for chunk in batch.chunks)
-    tokens = sum(mask.numel() for mask in masks)
-    floats = GRAPH_FLOATS * config["depth"] if "depth" in config else POOLING_FLOATS
-    return floats * config.get("dim", 0) * tokens
+    of_tokens = encoder.token_floats * sum(mask.numel() for mask in masks)
+    return of_tokens + encoder.slide_floats * batch.count

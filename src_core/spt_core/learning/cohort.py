@@ -73,10 +73,17 @@ class CohortSlide:
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """Slides that one model can learn from: one encoder, pixel size and patch size."""
+    """Slides that one model can learn from: one encoder, pixel size and patch size.
+
+    Attributes
+    ----------
+    augmented
+        The same slides' tokens of augmented patches, once per augmentation.
+    """
 
     slides: Sequence[CohortSlide]
     remarks: tuple[str, ...] = ()
+    augmented: tuple["Cohort", ...] = ()
 
     def __len__(self) -> int:
         return len(self.slides)
@@ -108,7 +115,27 @@ class Cohort:
 
     def subset(self, indices: Iterable[int]) -> "Cohort":
         """Some of the slides, such as the training part of a fold."""
-        return replace(self, slides=[self.slides[index] for index in indices])
+        chosen = list(indices)
+        return replace(
+            self,
+            slides=[self.slides[index] for index in chosen],
+            augmented=tuple(one.subset(chosen) for one in self.augmented),
+        )
+
+    def with_augmented(self, others: Iterable["Cohort"]) -> "Cohort":
+        """The same with tokens of augmented patches, at the same places."""
+        found = []
+        for other in others:
+            by_name = {slide.name: slide for slide in other}
+            for slide in self:
+                same = by_name.get(slide.name)
+                if same is None or not np.array_equal(same.p, slide.p):
+                    raise InputError(
+                        f"{slide.name}: its augmented features are missing or of other "
+                        "patches. Encode the same patches again."
+                    )
+            found.append(replace(other, slides=[by_name[s.name] for s in self]))
+        return replace(self, augmented=tuple(found))
 
     def class_numbers(self) -> NDArray[np.int64]:
         """For each slide the number of its class, -1 without a label."""

@@ -17,6 +17,7 @@ from spt_core.events import Progress
 from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.aggregators import build_encoder
 from spt_core.learning.cohort import Cohort
+from spt_core.learning.hipt import Hipt, load_region_weights
 from spt_core.learning.linear_head import fit_linear_head
 from spt_core.learning.model_card import (
     Architecture,
@@ -28,7 +29,11 @@ from spt_core.learning.model_card import (
 )
 from spt_core.learning.model_file import SlideModel, load_model
 from spt_core.learning.monitor import embed_slide
-from spt_core.learning.settings import TrainSettings
+from spt_core.learning.settings import (
+    WITH_CLASSES,
+    TrainSettings,
+    needs_classifier,
+)
 from spt_core.learning.statistics import MOST_SLIDES, training_statistics
 from spt_core.training.objectives import Classify, Objective, build_objective
 from spt_core.training.run_folder import RunFolder
@@ -42,17 +47,29 @@ if TYPE_CHECKING:
 
 def build_for(settings: TrainSettings, cohort: Cohort) -> tuple[Aggregator, Objective]:
     """The encoder and the objective of a run, before its first step."""
+    classes = len(cohort.classes)
     if settings.init:
         start = load_model(settings.init)
         start.refuse_unlike(cohort.facts, cohort.dim)
         encoder = start.encoder.train()
     else:
-        encoder = build_encoder(
-            settings.model or "paper", cohort.dim, **settings.architecture
-        )
+        options = dict(settings.architecture)
+        if settings.model in WITH_CLASSES:
+            options["classes"] = classes
+        encoder = build_encoder(settings.model or "paper", cohort.dim, **options)
+        if settings.region_weights and isinstance(encoder, Hipt):
+            load_region_weights(encoder, settings.region_weights)
+    if encoder.own_loss is not None:
+        if settings.objective != "classify":
+            raise InputError(needs_classifier(encoder.name))
+        if encoder.own_loss.classes != classes:
+            raise InputError(
+                f"{settings.init} is a {encoder.name} model of "
+                f"{encoder.own_loss.classes} classes, which are part of it; the labels "
+                f"have {classes}. Train a new one with --model {encoder.name}."
+            )
     if settings.freeze:
-        encoder.requires_grad_(False)
-    classes = len(cohort.classes)
+        encoder.requires_grad_(False).eval()
     weights = None
     if settings.objective == "classify" and settings.class_weights == "balanced":
         y = cohort.class_numbers()
@@ -108,6 +125,7 @@ def finished_model(
 ) -> Generator[Any, None, SlideModel]:
     """Add what needs the embeddings of whole slides: statistics and a linear head."""
     cohort, device = task.cohort, task.device
+    was_training = model.encoder.training
     fits_head = task.settings.objective == "supcon"
     chosen = np.random.default_rng([task.settings.seed, 13]).permutation(len(cohort))
     part = cohort.subset(np.sort(chosen if fits_head else chosen[:MOST_SLIDES]))
@@ -117,13 +135,12 @@ def finished_model(
         embeddings.append(embed_slide(model.encoder, slide, device))
         yield Progress(done, len(part), message="embedding whole slides")
     h = np.stack(embeddings)
-    model.encoder.train()
     if fits_head:
         head = fit_linear_head(h, part.class_numbers(), part.patients())
         model.classifier = head.to(device)
     model.statistics = training_statistics(part, h, task.settings.seed)
-    seen = task.monitor.validate(model.encoder.eval(), device, task.steps)
-    model.encoder.train()
+    seen = task.monitor.validate(model.encoder, device, task.steps)
+    model.encoder.train(was_training)
     metrics = replace(
         model.card.metrics,
         knn=seen.knn,

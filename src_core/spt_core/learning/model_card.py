@@ -35,7 +35,7 @@ class Architecture:
     """
 
     name: str
-    options: Mapping[str, int] = the_rest()
+    options: Mapping[str, float] = the_rest()
 
 
 @dataclass(frozen=True)

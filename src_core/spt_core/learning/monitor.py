@@ -2,7 +2,9 @@
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import nn
 
 from spt_core.devices import all_threads
 from spt_core.learning.aggregator import Aggregator
@@ -47,8 +49,13 @@ class SlideMonitor:
         )
 
     def validate(
-        self, encoder: Aggregator, device: torch.device, step: int
+        self,
+        encoder: Aggregator,
+        device: torch.device,
+        step: int,
+        classifier: nn.Linear | None = None,
     ) -> Validation:
+        """Look at the slides; ``classifier`` is one that is being trained."""
         slides = [self.cohort[int(index)] for index in self.chosen]
         h = np.stack([embed_sample(encoder, slide, device) for slide in slides])
         knn = None
@@ -61,7 +68,20 @@ class SlideMonitor:
                 forbidden=self.forbidden,
             )
             knn = mean_class_accuracy(self.y[self.asked], shares.argmax(axis=1))
-        return Validation(step, spread(h), effective_rank(h), knn)
+        loss = None
+        if self.has_labels and self.held_out and classifier is not None:
+            loss = _class_mean_loss(classifier, h[self.asked], self.y[self.asked])
+        return Validation(step, spread(h), effective_rank(h), knn, loss)
+
+
+@torch.no_grad()
+def _class_mean_loss(
+    classifier: nn.Linear, h: NDArray[np.float32], y: NDArray[np.int64]
+) -> float:
+    """Cross-entropy of the classifier's answers, the mean over the classes present."""
+    scores = classifier(torch.from_numpy(h).to(classifier.weight)).float().cpu()
+    each = F.cross_entropy(scores, torch.from_numpy(y), reduction="none").numpy()
+    return float(np.mean([each[y == one].mean() for one in np.unique(y)]))
 
 
 @torch.no_grad()

@@ -28,12 +28,22 @@ from spt_core.training.stages import SUPERVISED
 
 SELF_SUPERVISED = ("simclr", "vicreg", "byol")
 OBJECTIVES = (*SELF_SUPERVISED, *SUPERVISED)
-# Aggregators without positions, to compare with: by default they see whole slides.
-BASELINES = ("abmil", "mean", "max")
+# Aggregators to compare with: by default they see whole slides.
+BASELINES = ("abmil", "clam", "dsmil", "transmil", "hipt", "mean", "max")
+# Those that have a part for each class, and a loss of their own for it.
+WITH_CLASSES = ("clam", "dsmil")
 # On cohorts of 36 to 120 slides SimCLR needed 300 to 900 steps; a cohort that fits one
 # batch takes only one step per epoch. Labels teach sooner.
 LEAST_STEPS, LEAST_STEPS_WITH_LABELS = 1000, 500
-MODELS = ("paper", "paper-2", "paper-4", "paper-8", "small", "abmil", "mean", "max")
+MODELS = ("paper", "paper-2", "paper-4", "paper-8", "small", *BASELINES)
+
+
+def needs_classifier(model: str) -> str:
+    """Why a model cannot be trained by another objective, as a sentence."""
+    return (
+        f"{model} has a loss of its own for each class, beside a classifier's: train "
+        "it with the objective classify."
+    )
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,8 @@ class TrainSettings:
     features, out
         The folder of feature files, and the run's folder.
     architecture
-        Options of the model instead of the preset's: ``dim``, ``depth``, ``heads``.
+        Options of the model instead of the preset's: ``dim``, ``depth``, ``heads``,
+        ``dropout``.
     """
 
     features: str
@@ -90,13 +101,21 @@ class TrainSettings:
             automatic="paper with a GPU, small without",
         ),
     ] = None
-    architecture: dict[str, int] = field(default_factory=dict)
+    architecture: dict[str, float] = field(default_factory=dict)
     init: Annotated[
         str | None,
         Hint(
             "model file whose encoder to start from",
             label="Start from",
             metavar="MODEL",
+        ),
+    ] = None
+    region_weights: Annotated[
+        str | None,
+        Hint(
+            "published weights of hipt's region encoder to start from",
+            metavar="FILE",
+            advanced=True,
         ),
     ] = None
     freeze: Annotated[
@@ -187,10 +206,14 @@ class TrainSettings:
             conflicts.append("Give a number of epochs or of steps, not both.")
         if self.objective != "classify" and self.freeze:
             conflicts.append("Only the objective classify trains a classifier alone.")
+        if self.region_weights and (self.model != "hipt" or self.init):
+            conflicts.append("Only a new model 'hipt' starts from region weights.")
         if self.model in ("mean", "max") and self.objective != "classify":
             conflicts.append(
                 f"{self.model} pooling has nothing to learn but a classifier."
             )
+        if self.model in WITH_CLASSES and self.objective != "classify":
+            conflicts.append(needs_classifier(self.model))
         if self.objective != "classify" and self.views.views < 2:
             conflicts.append(f"{self.objective} needs two views or more.")
         check(self, *conflicts)

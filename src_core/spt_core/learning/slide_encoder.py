@@ -25,6 +25,8 @@ PRESETS: dict[str, dict[str, int]] = {
     "small": {"dim": 192, "depth": 2, "heads": 3},
 }
 
+# Floats that a token's graph holds for each unit of dim and layer, as measured.
+GRAPH_FLOATS = 18
 # A slide with more tokens is attended in groups of at most so many.
 ATTEND_GROUP = 20_000
 
@@ -155,6 +157,7 @@ class SlideEncoder(Aggregator):
             raise ValueError(f"dim {dim} cannot be shared by {heads} heads.")
         self.config = {"in_dim": in_dim, "dim": dim, "depth": depth, "heads": heads}
         self.in_dim, self.dim, self.heads = in_dim, dim, heads
+        self.token_floats = GRAPH_FLOATS * depth * dim
         self.input = nn.Identity() if in_dim == dim else nn.Linear(in_dim, dim)
         self.positions = FourierPositions(dim)
         self.cls = nn.Parameter(torch.randn(dim) * 0.02)

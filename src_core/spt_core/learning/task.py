@@ -21,6 +21,7 @@ from spt_core.learning.model_file import save_model
 from spt_core.learning.monitor import SlideMonitor
 from spt_core.learning.settings import BASELINES, TrainSettings
 from spt_core.training.batch import BatchPlan, ViewBatch
+from spt_core.training.objectives import Classify
 from spt_core.training.processes import Processes
 from spt_core.training.run_folder import RunFolder
 from spt_core.training.signals import Validation
@@ -30,6 +31,7 @@ CHUNK_ON_CPU = 64
 CHUNK_ON_GPU = 1024
 # How the epoch of the best model is chosen, besides LAST.
 BY_VALIDATION = "kNN of the validation split"
+BY_VALIDATION_LOSS = "the loss on the validation split"
 BY_LOSS = "the training loss"
 
 
@@ -103,6 +105,8 @@ class SlideTrainingTask:
 
     def _chunk(self) -> int:
         """Views in one tensor."""
+        if self.encoder.has_dropout:
+            return 1  # what it draws must not depend on padding
         if self.encoder.name in BASELINES and not self.settings.views.crop:
             return 1  # whole slides are long, and of very different length
         return CHUNK_ON_CPU if self.device.type == "cpu" else CHUNK_ON_GPU
@@ -125,15 +129,19 @@ class SlideTrainingTask:
         return len(self.monitor.chosen)
 
     def validate(self, step: int) -> Validation:
+        was_training = self.encoder.training  # not where it is frozen
         self.encoder.eval()
-        seen = self.monitor.validate(self.encoder, self.device, step)
-        self.encoder.train()
+        classifier = None
+        if isinstance(self.objective, Classify):
+            classifier = self.objective.classifier
+        seen = self.monitor.validate(self.encoder, self.device, step, classifier)
+        self.encoder.train(was_training)
         return seen
 
     @cached_property
     def choice_fingerprints(self) -> frozenset[str]:
         """The slides whose labels choose the epoch."""
-        if self.chosen_by != BY_VALIDATION:
+        if self.chosen_by not in (BY_VALIDATION, BY_VALIDATION_LOSS):
             return frozenset()
         asked = self.monitor.chosen[self.monitor.asked]
         slides = self.monitor.cohort
@@ -143,6 +151,8 @@ class SlideTrainingTask:
         """How good an epoch is; None keeps the last."""
         if self.chosen_by == BY_VALIDATION:
             return seen.knn
+        if self.chosen_by == BY_VALIDATION_LOSS:
+            return None if seen.loss is None else -seen.loss
         return -loss if self.chosen_by == BY_LOSS else None
 
     def save(self, path: Path, step: int) -> None:
@@ -171,5 +181,6 @@ class SlideTrainingTask:
 def _chosen_by(settings: TrainSettings, monitor: SlideMonitor) -> str:
     """Without a validation split labels choose nothing: they may be judged by later."""
     if monitor.held_out and monitor.has_labels:
-        return BY_VALIDATION
+        is_classified = settings.objective == "classify"
+        return BY_VALIDATION_LOSS if is_classified else BY_VALIDATION
     return BY_LOSS if settings.supervised else LAST

@@ -16,6 +16,7 @@ from spt_core.learning.settings import TrainSettings
 from spt_core.learning.task import (
     BY_LOSS,
     BY_VALIDATION,
+    BY_VALIDATION_LOSS,
     Epoch,
     SlideTrainingTask,
 )
@@ -72,7 +73,7 @@ def train(
                 f"{processes.world} processes. Start fewer."
             )
         if not resume:
-            settings, said = with_whole_bags(settings, learned_from)
+            settings, said = with_whole_bags(settings, learned_from, device)
             if said:
                 yield Note(said)
             if processes.first:
@@ -92,11 +93,14 @@ def train(
         return result
 
 
-def resume(path: str | Path, **changes: Any) -> Events:
-    """Go on with the run in a folder, up to its end."""
+def resume(path: str | Path, *, cohort: Cohort | None = None, **changes: Any) -> Events:
+    """Go on with the run in a folder, up to its end.
+
+    A run that was begun on slides that were already open needs them again.
+    """
     settings = TrainSettings.read(RunFolder(Path(path)).config)
     settings = replace(settings, out=str(path), **changes)
-    return (yield from train(settings, resume=True))
+    return (yield from train(settings, cohort=cohort, resume=True))
 
 
 def _opening(task: SlideTrainingTask, run: TrainingRun) -> str:
@@ -111,9 +115,9 @@ def _opening(task: SlideTrainingTask, run: TrainingRun) -> str:
 
 
 def _choice(task: SlideTrainingTask) -> str:
-    if task.chosen_by == BY_VALIDATION:
+    if task.chosen_by in (BY_VALIDATION, BY_VALIDATION_LOSS):
         slides = len(task.choice_fingerprints)
-        return f"The best model is chosen by {BY_VALIDATION} ({slides} slides)."
+        return f"The best model is chosen by {task.chosen_by} ({slides} slides)."
     if task.chosen_by == BY_LOSS:
         return (
             "There is no validation split: the best model is chosen by the training "

@@ -1,9 +1,7 @@
 """An evaluation as files: a table to read, numbers to compute with, each slide."""
 
-import csv
 import json
 from dataclasses import asdict
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +11,27 @@ from spt_core.learning.model_card import Calibration
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.studies.evaluation import Evaluation
 from spt_core.studies.methods import CALIBRATED, OWN
-from spt_core.studies.scores import METRICS
-from spt_core.studies.table import SLIDES, Score
-
-TITLES = {"accuracy": "mean class accuracy", "f1": "F1", "auc": "AUC"}
+from spt_core.studies.scores import TABLE_METRICS
+from spt_core.studies.table import SLIDES
+from spt_core.studies.table_text import (
+    TITLES,
+    markdown_table,
+    score_cell,
+    without_nan,
+    write_csv,
+)
 
 
 def table(found: Evaluation) -> str:
     """The table as Markdown."""
-    head = ["method", "embedding", "of", *(TITLES[m] for m in METRICS)]
+    head = ["method", "embedding", "of", *(TITLES[m] for m in TABLE_METRICS)]
     head += ["calibration error"]
-    lines = [" | ".join(head), " | ".join("---" for _ in head)]
+    rows = []
     for row in found.rows:
-        cells = [_cell(row.values[metric]) for metric in METRICS]
+        cells = [score_cell(row.values[metric]) for metric in TABLE_METRICS]
         error = f"{row.calibration_error:.3f}"
-        lines.append(" | ".join((row.method, row.embedding, row.level, *cells, error)))
-    return "\n".join(f"| {line} |" for line in lines)
-
-
-def _cell(score: Score) -> str:
-    if not isfinite(score.mean):
-        return "not defined"
-    text = f"{score.mean:.3f} ± {score.sd:.3f}"
-    if isfinite(score.low):
-        text += f" ({score.low:.3f} to {score.high:.3f})"
-    return text
+        rows.append((row.method, row.embedding, row.level, *cells, error))
+    return markdown_table(head, rows)
 
 
 def page(found: Evaluation, model_name: str) -> str:
@@ -97,16 +91,11 @@ def write_evaluation(folder: Path, found: Evaluation, model_name: str) -> None:
         plain: dict[str, Any] = asdict(found)
         del plain["predictions"]
         plain |= {"model": model_name, "version": __version__}
-        text = json.dumps(_without_nan(plain), indent=1, ensure_ascii=False)
+        text = json.dumps(without_nan(plain), indent=1, ensure_ascii=False)
         temporary.write_text(text + "\n", encoding="utf-8")
     columns = list(found.predictions[0]) if found.predictions else ["slide", "label"]
-    with (
-        written_whole(folder / "predictions.csv") as temporary,
-        temporary.open("w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(found.predictions)
+    rows = ([one[name] for name in columns] for one in found.predictions)
+    write_csv(folder / "predictions.csv", columns, rows)
 
 
 def calibration_of(found: Evaluation) -> Calibration:
@@ -123,12 +112,3 @@ def calibration_of(found: Evaluation) -> Calibration:
         error_before=found.row(OWN, level=SLIDES).calibration_error,
         error_after=found.row(CALIBRATED).calibration_error if is_measured else None,
     )
-
-
-def _without_nan(value: Any) -> Any:
-    """The same with None for NaN, which JSON does not know."""
-    if isinstance(value, dict):
-        return {name: _without_nan(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(one) for one in value]
-    return None if isinstance(value, float) and not isfinite(value) else value

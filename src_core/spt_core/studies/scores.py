@@ -5,7 +5,7 @@ of a bootstrap draw it is that of the drawn patients. So a score and its interva
 of one formula.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,8 @@ LEVEL = 0.95
 MOST_PAIRS = 4_000_000
 
 Floats = NDArray[np.float64]
+# Of classes (n,), shares (n, classes) and weights (draws, n), a score for each draw.
+Metric = Callable[[NDArray[np.integer], Floats, Floats], Floats]
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def mean_class_accuracy(
     found, present = _by_class(y, shares.shape[1], weights, right)
     with np.errstate(invalid="ignore", divide="ignore"):
         recall = np.where(present > 0, found / present, np.nan)
-    return _nanmean(recall)
+    return mean_of_known(recall)
 
 
 def f1(y: NDArray[np.integer], shares: Floats, weights: Floats) -> Floats:
@@ -79,7 +81,7 @@ def f1(y: NDArray[np.integer], shares: Floats, weights: Floats) -> Floats:
         score = np.where(total > 0, 2 * found / total, 0.0)
     if classes == 2:
         return np.where(present.sum(axis=1) > 0, score[:, 1], np.nan)
-    return _nanmean(np.where(present > 0, score, np.nan))
+    return mean_of_known(np.where(present > 0, score, np.nan))
 
 
 def auc(y: NDArray[np.integer], shares: Floats, weights: Floats) -> Floats:
@@ -92,17 +94,85 @@ def auc(y: NDArray[np.integer], shares: Floats, weights: Floats) -> Floats:
         _two_class_auc(y == one, shares[:, one], weights)
         for one in ((1,) if classes == 2 else range(classes))
     ]
-    return _nanmean(np.stack(each, axis=1))
+    return mean_of_known(np.stack(each, axis=1))
 
 
-METRICS = {"accuracy": mean_class_accuracy, "f1": f1, "auc": auc}
+def auprc(y: NDArray[np.integer], shares: Floats, weights: Floats) -> Floats:
+    """Average precision, one class against the rest, mean over the classes present.
+
+    Of two classes the second's. NaN where only one class is present.
+    """
+    classes = shares.shape[1]
+    each = [
+        _average_precision(y == one, shares[:, one], weights)
+        for one in ((1,) if classes == 2 else range(classes))
+    ]
+    return mean_of_known(np.stack(each, axis=1))
+
+
+def brier(y: NDArray[np.integer], shares: Floats, weights: Floats) -> Floats:
+    """The mean squared distance of the shares from the truth: 0 is best.
+
+    The sum over classes, halved for two, so that it is the usual Brier score there.
+    """
+    classes = shares.shape[1]
+    error = ((shares - (y[:, None] == np.arange(classes))) ** 2).sum(axis=1)
+    total = weights.sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(total > 0, weights @ error / total, np.nan)
+    return mean / 2 if classes == 2 else mean
+
+
+def quadratic_kappa(y: NDArray[np.integer], shares: Floats, weights: Floats) -> Floats:
+    """Agreement beyond chance, errors counted by the square of how far they are off.
+
+    Class numbers must be in the order of the classes (``in_order``). NaN where truth
+    and predictions are all of one class.
+    """
+    classes = shares.shape[1]
+    pairs = y * classes + shares.argmax(axis=1)
+    found = weights @ (pairs[:, None] == np.arange(classes**2)).astype(float)
+    table = found.reshape(-1, classes, classes)
+    far = np.subtract.outer(np.arange(classes), np.arange(classes)) ** 2.0
+    chance = np.einsum("dij,dkl->dil", table, table, optimize=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        chance = chance / table.sum(axis=(1, 2))[:, None, None]
+        expected = (far * chance).sum(axis=(1, 2))
+        kappa = 1 - (far * table).sum(axis=(1, 2)) / expected
+    return np.where(expected > 0, kappa, np.nan)
+
+
+METRICS = {
+    "accuracy": mean_class_accuracy,
+    "f1": f1,
+    "auc": auc,
+    "auprc": auprc,
+    "brier": brier,
+}
+# Of classes that have an order, such as grades.
+ORDERED_METRICS = {"kappa": quadratic_kappa}
+# What the table of an evaluation shows.
+TABLE_METRICS = ("accuracy", "f1", "auc")
+# Of which less is better.
+ERRORS = frozenset({"brier"})
+
+
+def metric_of(name: str) -> Metric:
+    """The function of a score's name, of ``METRICS`` or ``ORDERED_METRICS``."""
+    return METRICS[name] if name in METRICS else ORDERED_METRICS[name]
+
+
+def in_order(run: OutOfFold, order: Sequence[int]) -> OutOfFold:
+    """The same with classes renumbered: ``order`` holds their numbers, lowest first."""
+    place = np.argsort(np.asarray(order))
+    return OutOfFold(place[run.y], run.fold, run.shares[:, list(order)])
 
 
 def fold_scores(found: OutOfFold, metric: str) -> Floats:
     """One score per fold, (folds,); NaN where a fold cannot be scored."""
     return np.array(
         [
-            METRICS[metric](y, shares, np.ones((1, len(y))))[0]
+            metric_of(metric)(y, shares, np.ones((1, len(y))))[0]
             for _, y, shares in found.parts()
         ]
     )
@@ -116,8 +186,8 @@ def mean_of_folds(
     for run in runs:
         drawn = np.ones((1, len(run.y))) if weights is None else weights
         for rows, y, shares in run.parts():
-            each.append(METRICS[metric](y, shares, drawn[:, rows]))
-    return _nanmean(np.stack(each, axis=1))
+            each.append(metric_of(metric)(y, shares, drawn[:, rows]))
+    return mean_of_known(np.stack(each, axis=1))
 
 
 def pooled_score(runs: Sequence[OutOfFold], metric: str) -> float:
@@ -129,7 +199,7 @@ def pooled_score(runs: Sequence[OutOfFold], metric: str) -> float:
     for run in runs:
         asked = run.fold >= 0
         one = np.ones((1, int(asked.sum())))
-        found.append(METRICS[metric](run.y[asked], run.shares[asked], one)[0])
+        found.append(metric_of(metric)(run.y[asked], run.shares[asked], one)[0])
     return float(np.mean(found))
 
 
@@ -190,6 +260,18 @@ def patient_weights(
     return counts[:, patient]
 
 
+def asked_weights(runs: Sequence[OutOfFold], patients: Sequence[str]) -> Floats:
+    """The same of the slides that any run asks; the others are never drawn.
+
+    Patients who were only learned from are no part of the sample.
+    """
+    asked = np.flatnonzero(np.any([run.fold >= 0 for run in runs], axis=0))
+    weights = np.zeros((DRAWS, len(patients)))
+    chosen = [patients[row] for row in asked.tolist()]
+    weights[:, asked] = patient_weights(runs[0].y[asked], chosen)
+    return weights
+
+
 def interval(values: Floats, level: float = LEVEL) -> Interval:
     """The middle ``level`` of bootstrap values; draws without a score do not count."""
     known = values[np.isfinite(values)]
@@ -227,7 +309,29 @@ def _two_class_auc(
         return np.where(total > 0, won / total, np.nan)
 
 
-def _nanmean(values: Floats) -> Floats:
+def _average_precision(
+    positive: NDArray[np.bool_], score: NDArray[np.floating], weights: Floats
+) -> Floats:
+    """Precision at each distinct score, weighted by the recall that it adds."""
+    order = np.argsort(-score, kind="stable")
+    last = np.flatnonzero(np.append(np.diff(score[order]) != 0, True))
+    found = np.full(len(weights), np.nan)
+    step = max(1, MOST_PAIRS // max(1, len(score)))
+    for start in range(0, len(weights), step):
+        sorted_weights = weights[start : start + step, order]
+        named = sorted_weights.cumsum(axis=1)[:, last]
+        right = (sorted_weights * positive[order]).cumsum(axis=1)[:, last]
+        added = np.diff(right, axis=1, prepend=0)
+        total = right[:, -1]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            precision = np.where(named > 0, right / named, 0.0)
+            one = (precision * added).sum(axis=1) / total
+        both = (total > 0) & (named[:, -1] > total)
+        found[start : start + step] = np.where(both, one, np.nan)
+    return found
+
+
+def mean_of_known(values: Floats) -> Floats:
     """The mean of each row (draws, k) over what is known; NaN where nothing is."""
     known = np.isfinite(values)
     count = known.sum(axis=1)

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from spt_core.insight.calibration import calibration_error
 from spt_core.studies.methods import SharesByMethod
 from spt_core.studies.scores import (
-    METRICS,
+    TABLE_METRICS,
     OutOfFold,
+    asked_weights,
     fold_scores,
     interval,
     mean_of_folds,
     of_patients,
-    patient_weights,
     pooled_score,
 )
 
@@ -66,7 +66,7 @@ def table_rows(
         if level == PATIENTS:
             pooled = [of_patients(run, patients) for run in runs]
             runs, groups = [one for one, _, _ in pooled], pooled[0][1]
-        weights = patient_weights(runs[0].y, groups)
+        weights = asked_weights(runs, groups)
         errors = [
             calibration_error(run.shares[run.fold >= 0], run.y[run.fold >= 0])
             for run in runs
@@ -76,7 +76,7 @@ def table_rows(
                 method,
                 embedding,
                 level,
-                {metric: _score(runs, metric, weights) for metric in METRICS},
+                {metric: score_of(runs, metric, weights) for metric in TABLE_METRICS},
                 pooled_score(runs, "auc"),
                 float(np.mean(errors)),
             )
@@ -84,7 +84,7 @@ def table_rows(
     return rows
 
 
-def _score(runs: list[OutOfFold], metric: str, weights: NDArray[np.float64]) -> Score:
+def score_of(runs: list[OutOfFold], metric: str, weights: NDArray[np.float64]) -> Score:
     each = np.concatenate([fold_scores(run, metric) for run in runs])
     each = each[np.isfinite(each)]
     bounds = interval(mean_of_folds(runs, metric, weights))

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.errors import InputError
+from spt_core.files import lock
 from spt_core.tokens import layout
 from spt_core.tokens.feature_file import coords_attributes, file_attributes
 from spt_core.tokens.tokens import TokenFacts
@@ -212,7 +213,7 @@ class PartialFeatures:
                 ),
                 "r+b",
             )
-            if not _lock(file):
+            if not lock(file):
                 file.close()
                 raise SlideInUseError(
                     f"{self.path.name} is being written by another process: its slide "
@@ -337,32 +338,6 @@ def discard_unfinished(path: Path) -> None:
     if not partial.exists():
         return
     with FileIO(partial, "r+b") as file:
-        if not _lock(file):
+        if not lock(file):
             raise SlideInUseError(f"{path.name} is being written by another process.")
     partial.unlink(missing_ok=True)
-
-
-if os.name == "nt":
-    import msvcrt
-
-    def _lock(file: FileIO) -> bool:
-        # Locked bytes cannot be read by others: take one that no log reaches.
-        place = file.tell()
-        file.seek(2**62)
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError:
-            return False
-        finally:
-            file.seek(place)
-        return True
-
-else:
-    import fcntl
-
-    def _lock(file: FileIO) -> bool:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True

@@ -56,11 +56,15 @@ class ViewBatch:
         Numbers of the items of the whole batch, all processes together.
     views
         How many views there are of each item.
+    seed
+        What an encoder with dropout draws by, together with the view; other in each
+        step.
     """
 
     items: NDArray[np.int64]
     views: int
     chunks: list[ViewChunk]
+    seed: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:

@@ -136,7 +136,8 @@ class RunFolder:
         """Add a row; the first one's names become the header."""
         columns = self._metrics_columns()
         with self.metrics.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, columns or list(row))
+            # A run that was begun by an older version lacks columns.
+            writer = csv.DictWriter(file, columns or list(row), extrasaction="ignore")
             if not columns:
                 writer.writeheader()
             writer.writerow(row)

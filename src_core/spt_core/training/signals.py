@@ -20,12 +20,16 @@ class Validation:
         How many directions they use (exponential of the singular values' entropy).
     knn
         Mean class accuracy of nearest neighbours, where there are labels.
+    loss
+        Of the classifier that is trained, on slides held out: cross-entropy, the mean
+        over classes.
     """
 
     step: int
     spread: float
     effective_rank: float
     knn: float | None = None
+    loss: float | None = None
 
 
 def spread(h: NDArray[np.floating]) -> float:

@@ -9,11 +9,14 @@ The loss needs every embedding of the batch at once, the encoder does not. So:
 
 The result is the one-pass gradient, batch statistics of the heads included, because
 no layer of the encoder mixes items. One whose batch norms do has a step of its own,
-:mod:`mixing_step`.
+:mod:`mixing_step`. An encoder with dropout gets one view at a time, and draws by the
+seed, the step and the view alone: the same in both passes, in any number of processes,
+in a run that is resumed.
 """
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -102,7 +105,7 @@ class ExactStep:
         return self._without_graph(batch, self.encoder)
 
     @torch.no_grad()
-    def _without_graph(self, batch: ViewBatch, encoder: nn.Module) -> Tensor:
+    def _without_graph(self, batch: ViewBatch, encoder: Encoder) -> Tensor:
         h, self.size = with_back_off(
             lambda size: self._all_of(batch, encoder, size),
             min(self.size, batch.count),
@@ -129,7 +132,7 @@ class ExactStep:
             h = self._pass(chunk, self.encoder)
             h.backward(gradient[chunk.places.to(self.device)])
 
-    def _all_of(self, batch: ViewBatch, encoder: nn.Module, size: int) -> Tensor:
+    def _all_of(self, batch: ViewBatch, encoder: Encoder, size: int) -> Tensor:
         """Embeddings (views, items here, dim) in the batch's order."""
         places, found = [], []
         for chunk in self._passes(batch, size):
@@ -141,12 +144,24 @@ class ExactStep:
     def _passes(self, batch: ViewBatch, size: int) -> Iterator[ViewChunk]:
         """The batch's chunks in pieces of at most ``size`` views."""
         for chunk in batch.chunks:
-            yield from chunk.split(size)
+            if not self.encoder.has_dropout:
+                yield from chunk.split(size)
+                continue
+            for view in chunk.split(1):
+                self._draw_by(batch, int(view.places[0]))
+                yield view
 
-    def _pass(self, chunk: ViewChunk, encoder: nn.Module) -> Tensor:
+    def _draw_by(self, batch: ViewBatch, place: int) -> None:
+        view, item = divmod(place, batch.count // batch.views)
+        first = self.processes.rank * (batch.count // batch.views)
+        key = (*batch.seed, view, int(batch.items[first + item]))
+        (seed,) = np.random.SeedSequence(key).generate_state(1, np.uint64)
+        torch.manual_seed(int(seed))
+
+    def _pass(self, chunk: ViewChunk, encoder: Encoder) -> Tensor:
         inputs = chunk.inputs_on(self.device)
         with autocast(self.device, mixed=self.mixed):
-            return encoder(*inputs).float()
+            return encoder.for_objective(*inputs).float()
 
     def _graphs_fit(self, batch: ViewBatch) -> bool:
         if self.graph_floats is None:

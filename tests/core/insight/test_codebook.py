@@ -18,7 +18,7 @@ from spt_core.insight.codebook import (
 )
 from spt_core.insight.exploring import explore
 from spt_core.insight.exporting import Findings, write_findings
-from spt_core.insight.page import CITATION
+from spt_core.insight.html_page import CITATION
 from spt_core.insight.results import Prediction, Verdict
 from spt_core.tokens import Tokens
 from spt_core.tokens.tokens import TokenFacts

@@ -1,9 +1,16 @@
 """Which epoch a run keeps, and that labels to be judged by have no say in it."""
 
+import numpy as np
+import pytest
+import torch
+
 from spt_core.events import Note
+from spt_core.learning.aggregators import build_encoder
+from spt_core.learning.cohort import open_cohort
 from spt_core.learning.model_card import read_model_card
 from spt_core.learning.monitor import SlideMonitor
 from spt_core.learning.training import train
+from spt_core.tokens import read_labels
 from spt_core.training.signals import Validation
 from tests.core.learning.runs import assert_bitwise, tiny
 from tests.events import run_through as finish
@@ -19,12 +26,13 @@ def split_labels(cohort, tmp_path, splits=SPLIT):
 
 
 def best_at_first(monkeypatch):
-    """Let kNN be best in the first epoch, as it may be by chance."""
+    """Let slides that are looked at be best known in the first epoch, by chance."""
     looks = []
 
-    def validate(self, encoder, device, step):
+    def validate(self, encoder, device, step, classifier=None):
         looks.append(step)
-        return Validation(step, 1.0, 4.0, 1 / len(looks))
+        loss = None if classifier is None else float(len(looks))
+        return Validation(step, 1.0, 4.0, 1 / len(looks), loss)
 
     monkeypatch.setattr(SlideMonitor, "validate", validate)
 
@@ -87,3 +95,39 @@ def test_with_labels_to_learn_from_the_loss_chooses(cohort, tmp_path, monkeypatc
     assert "There is no validation split" in notes(events)
     assert "chosen by the training loss" in notes(events)
     assert chosen(result.best) == ("the training loss", frozenset())
+
+
+def test_a_classifier_is_chosen_by_its_loss_on_the_validation_split(
+    cohort, tmp_path, monkeypatch
+):
+    best_at_first(monkeypatch)
+    labels = split_labels(cohort, tmp_path)
+    run = tiny(cohort, tmp_path / "run", "classify", labels=labels)
+    events, result = finish(train(run))
+    assert result.best_step < result.steps
+    assert "the loss on the validation split (3 slides)" in notes(events)
+    how, slides = chosen(result.best)
+    assert how == "the loss on the validation split"
+    assert len(slides) == 3
+
+
+def test_the_loss_on_the_validation_split_is_the_classifiers(cohort, tmp_path):
+    """Against the definition: cross-entropy of the whole slides, mean over classes."""
+    labels = split_labels(cohort, tmp_path)
+    slides = open_cohort(cohort / "features", read_labels(labels))
+    torch.manual_seed(0)
+    encoder = build_encoder("abmil", slides.dim).eval()
+    classifier = torch.nn.Linear(encoder.dim, len(slides.classes))
+    seen = SlideMonitor(slides, 0).validate(encoder, torch.device("cpu"), 1, classifier)
+    losses = {}
+    for slide in (one for one in slides if one.split == "val"):
+        x = torch.from_numpy(slide.tokens().astype(np.float32))[None]
+        share = (
+            classifier(encoder(x, torch.from_numpy(slide.p)[None]))
+            .softmax(-1)[0]
+            .detach()
+        )
+        wrong = -share[slides.classes.index(slide.label)].log()
+        losses.setdefault(slide.label, []).append(wrong.item())
+    expected = np.mean([np.mean(each) for each in losses.values()])
+    assert seen.loss == pytest.approx(expected, rel=1e-5)

@@ -142,7 +142,7 @@ def test_a_model_keeps_its_card(tmp_path):
     save_model(path, SlideModel(encoder, FULL))
     card = load_model(path).card
     # The architecture is that of the weights, whatever the card said.
-    built = Architecture("abmil", {"in_dim": 8, "dim": 4, "hidden": 2})
+    built = Architecture("abmil", {"in_dim": 8, "dim": 4, "hidden": 2, "dropout": 0.0})
     assert card == replace(FULL, architecture=built)
 
 
@@ -189,7 +189,7 @@ def test_a_newer_format_is_refused_with_a_sentence(tmp_path, record):
         ("training.class_counts.a", "x", "class_counts.a is 'x', not a whole number."),
         ("training.earlier.0.same_key", 1, "earlier.0.same_key is 1, not true or"),
         ("tokens.mpp", "0.5", "tokens.mpp is '0.5', not a number."),
-        ("architecture.dim", None, "architecture.dim is None, not a whole number."),
+        ("architecture.dim", None, "architecture.dim is None, not a number."),
         ("classes", "ab", "classes is 'ab', not a list."),
         ("classes", [1], "classes.0 is 1, not text."),
         ("views.crop_area", [1], "views.crop_area is [1], not a list of 2."),

@@ -4,12 +4,22 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    balanced_accuracy_score,
+    brier_score_loss,
+    cohen_kappa_score,
+    f1_score,
+    roc_auc_score,
+)
 
 from spt_core.studies.scores import (
     METRICS,
+    ORDERED_METRICS,
     OutOfFold,
+    asked_weights,
     fold_scores,
+    in_order,
     interval,
     mean_of_folds,
     patient_weights,
@@ -30,10 +40,16 @@ def sklearn_scores(y, shares, weight=None):
     binary = classes == 2
     kept = np.ones(len(y), bool) if weight is None else weight > 0
     present = np.unique(y[kept])
+    asked = (1,) if binary else present
     aucs = [
-        roc_auc_score(y == one, shares[:, one], sample_weight=weight)
-        for one in ((1,) if binary else present)
+        roc_auc_score(y == one, shares[:, one], sample_weight=weight) for one in asked
     ]
+    precisions = [
+        average_precision_score(y == one, shares[:, one], sample_weight=weight)
+        for one in asked
+    ]
+    # Not scikit-learn's: it takes no shares that were rounded to make ties.
+    brier = ((shares - np.eye(classes)[y]) ** 2).sum(axis=1)
     return {
         "accuracy": balanced_accuracy_score(y, predicted, sample_weight=weight),
         "f1": f1_score(
@@ -45,6 +61,8 @@ def sklearn_scores(y, shares, weight=None):
             zero_division=0,
         ),
         "auc": np.mean(aucs),
+        "auprc": np.mean(precisions),
+        "brier": np.average(brier, weights=weight) / (2 if binary else 1),
     }
 
 
@@ -72,6 +90,53 @@ def test_a_weight_counts_as_so_many_slides(classes):
             for name, metric in METRICS.items():
                 found = metric(y, shares, draw[None])[0]
                 assert found == pytest.approx(expected[name]), name
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_brier_score_is_that_of_scikit_learn(classes):
+    y, shares = made(np.random.default_rng(2), classes=classes)
+    expected = brier_score_loss(y, shares[:, 1] if classes == 2 else shares)
+    assert METRICS["brier"](y, shares, np.ones((1, 90)))[0] == pytest.approx(expected)
+
+
+def test_average_precision_of_a_hand_made_case():
+    # From the top: right, wrong, then a right and a wrong one alike.
+    y = np.array([1, 0, 1, 0])
+    second = np.array([0.9, 0.8, 0.4, 0.4])
+    shares = np.stack([1 - second, second], axis=1)
+    found = METRICS["auprc"](y, shares, np.ones((1, 4)))[0]
+    assert found == pytest.approx(0.5 * 1 + 0.5 * 2 / 4)
+    only_one = METRICS["auprc"](np.ones(4, int), shares, np.ones((1, 4)))[0]
+    assert np.isnan(only_one)
+
+
+def test_many_draws_are_scored_in_pieces(monkeypatch):
+    rng = np.random.default_rng(4)
+    y, shares = made(rng)
+    weights = rng.integers(0, 3, size=(50, 90)).astype(float)
+    whole = METRICS["auprc"](y, shares, weights)
+    monkeypatch.setattr("spt_core.studies.scores.MOST_PAIRS", 1000)
+    np.testing.assert_allclose(METRICS["auprc"](y, shares, weights), whole)
+
+
+def test_kappa_is_that_of_scikit_learn_in_the_order_of_the_classes():
+    rng = np.random.default_rng(9)
+    y, shares = made(rng, classes=4)
+    kappa = ORDERED_METRICS["kappa"]
+    predicted = shares.argmax(axis=1)
+    expected = cohen_kappa_score(y, predicted, weights="quadratic")
+    assert kappa(y, shares, np.ones((1, 90)))[0] == pytest.approx(expected)
+    draw = rng.integers(0, 4, size=90)
+    rows = np.repeat(np.arange(90), draw)
+    again = cohen_kappa_score(y[rows], predicted[rows], weights="quadratic")
+    assert kappa(y, shares, draw[None].astype(float))[0] == pytest.approx(again)
+
+    order = [2, 0, 3, 1]  # from lowest to highest
+    run = OutOfFold(y, np.zeros(90, int), shares)
+    rank = {name: place for place, name in enumerate(order)}
+    ranked = [[rank[one] for one in values] for values in (y, predicted)]
+    expected = cohen_kappa_score(*ranked, weights="quadratic")
+    assert pooled_score([in_order(run, order)], "kappa") == pytest.approx(expected)
 
 
 def test_a_fold_with_one_class_has_no_auc_and_does_not_count():
@@ -144,3 +209,17 @@ def test_large_folds_are_compared_in_pieces(monkeypatch):
     whole = METRICS["auc"](y, shares, one)
     monkeypatch.setattr("spt_core.studies.scores.MOST_PAIRS", 1000)
     np.testing.assert_allclose(METRICS["auc"](y, shares, one), whole)
+
+
+def test_patients_who_were_only_learned_from_are_not_drawn():
+    """An interval of a given split is that of its test part alone."""
+    rng = np.random.default_rng(3)
+    y = np.arange(40) % 2
+    shares = rng.dirichlet([2, 2], 40)
+    people = [f"p{i // 2}" for i in range(40)]
+    fold = np.where(np.arange(40) < 24, -1, 0)
+    whole = [OutOfFold(y, fold, shares)]
+    test = [OutOfFold(y[24:], fold[24:], shares[24:])]
+    found = mean_of_folds(whole, "accuracy", asked_weights(whole, people))
+    alone = mean_of_folds(test, "accuracy", patient_weights(y[24:], people[24:]))
+    np.testing.assert_array_equal(found, alone)

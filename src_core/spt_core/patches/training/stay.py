@@ -7,23 +7,24 @@ h_start being the untouched start's features of the same view.
 
 from copy import deepcopy
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
+from spt_core.training.encoder import Encoder
 from spt_core.training.objectives.objective import Objective
 
 
 class StayNear(Objective):
     """Another objective, and the distance from the start."""
 
-    def __init__(self, objective: Objective, start: nn.Module, weight: float) -> None:
+    def __init__(self, objective: Objective, start: Encoder, weight: float) -> None:
         super().__init__()
         self.objective, self.weight = objective, weight
         self.needs_labels = objective.needs_labels
         self.start = deepcopy(start).requires_grad_(False).eval()
 
     @property
-    def target(self) -> nn.Module:
+    def target(self) -> Encoder:
         return self.start
 
     def train(self, mode: bool = True) -> "StayNear":

@@ -33,7 +33,9 @@ def build_objective(
     """Make an objective for an encoder, by its name on the command line."""
     dim = encoder.dim
     if name == "classify":
-        return Classify(dim, classes, class_weights=class_weights)
+        return Classify(
+            dim, classes, class_weights=class_weights, own_loss=encoder.own_loss
+        )
     if name == "byol":
         return BYOL(encoder, head=head, momentum=momentum)
     return {"simclr": SimCLR, "vicreg": VICReg, "supcon": SupCon}[name](dim, head=head)

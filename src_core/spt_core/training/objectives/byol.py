@@ -44,7 +44,7 @@ class BYOL(Objective):
         self.target_project = deepcopy(self.project).requires_grad_(False)
 
     @property
-    def target(self) -> nn.Module:
+    def target(self) -> Encoder:
         return self.target_encoder
 
     def forward(

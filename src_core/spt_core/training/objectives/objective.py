@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
+from spt_core.training.encoder import Encoder
+
 
 class Objective(nn.Module, ABC):
     """Heads and a loss over the embeddings of a whole batch.
@@ -29,7 +31,7 @@ class Objective(nn.Module, ABC):
         """
 
     @property
-    def target(self) -> nn.Module | None:
+    def target(self) -> Encoder | None:
         """A second encoder whose embeddings the loss also needs, without gradient."""
         return None
 

@@ -1,4 +1,4 @@
-"""Parts of the HTML pages that are written: figures, tables, and the page itself."""
+"""What our HTML pages share: one file each, nothing loaded from outside."""
 
 import base64
 import io
@@ -11,10 +11,11 @@ from PIL import Image
 
 CITATION = (
     "Hou X, Jiang C, Kondepudi A, Lyu Y, Chowdury A, Lee H, Hollon T (2024). A "
-    "self-supervised framework for learning whole slide representations. "
-    "arXiv:2402.06188."
+    "self-supervised framework for learning whole slide representations (Slide "
+    "Pre-trained Transformers). arXiv:2402.06188."
 )
-_LIBRARIES = ("numpy", "torch", "openslide-python", "tifffile")
+# Browsers then refuse to load or run anything, whatever the page holds.
+_NOTHING_ELSE = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _STYLE = """
 :root{color-scheme:light}
 body{font:16px/1.5 system-ui,sans-serif;color:#1e1e1e;background:#fff;margin:0 auto;
@@ -31,18 +32,20 @@ overflow-wrap:anywhere;background:#f3f4f8;padding:2px 4px}
 """
 
 
-def page(title: str, body: Sequence[str]) -> str:
-    """A page as HTML, every picture within it and nothing outside."""
+def html_page(title: str, body: Sequence[str], style: str = "") -> str:
+    """A whole page; ``body`` and ``style`` are HTML and CSS, ``title`` is text."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_NOTHING_ELSE}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>\n"
+        f"<title>{escape(title)}</title><style>{_STYLE}{style}</style></head><body>\n"
         + "\n".join(body)
         + "\n</body></html>\n"
     )
 
 
-def rows(pairs: Sequence[tuple[str, Any]]) -> str:
+def fact_rows(pairs: Sequence[tuple[str, Any]]) -> str:
+    """Table rows of names and values; those without a value are left out."""
     return "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
         for name, value in pairs
@@ -50,20 +53,25 @@ def rows(pairs: Sequence[tuple[str, Any]]) -> str:
     )
 
 
-def versions() -> str:
-    return ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
-
-
-def figure(image: Image.Image, caption: str, quality: int = 0) -> str:
+def picture_data(image: Image.Image, quality: int = 0) -> str:
+    """A picture as a data URL: a JPEG of this quality, or a PNG where it is 0."""
     held = io.BytesIO()
     if quality:
         image.convert("RGB").save(held, "JPEG", quality=quality)
     else:
         image.save(held, "PNG", optimize=True)
     kind = "jpeg" if quality else "png"
-    data = base64.b64encode(held.getvalue()).decode("ascii")
+    return f"data:image/{kind};base64,{base64.b64encode(held.getvalue()).decode()}"
+
+
+def picture_figure(image: Image.Image, caption: str, quality: int = 0) -> str:
     return (
         f'<figure><img alt="{escape(caption)}" width="{image.width}" '
-        f'src="data:image/{kind};base64,{data}"><figcaption>{escape(caption)}'
+        f'src="{picture_data(image, quality)}"><figcaption>{escape(caption)}'
         "</figcaption></figure>"
     )
+
+
+def versions(libraries: Sequence[str]) -> str:
+    """The installed libraries: ``numpy 2.1.0, torch 2.10.0``."""
+    return ", ".join(f"{name} {version(name)}" for name in libraries)

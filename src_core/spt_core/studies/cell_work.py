@@ -1,0 +1,195 @@
+"""The work of one cell: train, embed, ask; all within one fold."""
+
+import shutil
+import time
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spt_core.devices import choose_device
+from spt_core.errors import InputError
+from spt_core.events import Progress
+from spt_core.learning.aggregators import build_encoder
+from spt_core.learning.cohort import Cohort, open_cohort
+from spt_core.learning.model_file import SlideModel, load_model, save_model
+from spt_core.learning.monitor import embed_slide
+from spt_core.learning.training import DivergedError, TrainResult, resume, train
+from spt_core.studies.bench import Bench, method_of
+from spt_core.studies.cells import Cell, CellResult
+from spt_core.studies.embeddings import pooling_model
+from spt_core.studies.methods import OWN
+from spt_core.studies.probes import (
+    control_scores,
+    permuted_labels,
+    probe_shares,
+    site_shares,
+)
+from spt_core.training.run_folder import RunFolder
+
+Events = Generator[Any, None, CellResult]
+# What may be wrong with one cell, and stops no other; anything else is a bug.
+FAILURES = (
+    InputError,
+    DivergedError,
+    MemoryError,
+    OSError,
+    RuntimeError,  # torch's
+    ValueError,  # numpy's and scikit-learn's
+    ArithmeticError,
+)
+
+
+def do_cell(bench: Bench, cell: Cell) -> Events:
+    """Do one cell and write its result; a training that was begun goes on."""
+    began = time.perf_counter()
+    method, division = method_of(cell), bench.division(cell)
+    cohort = bench.cohorts[cell.features]
+    patients = cohort.patients()
+    y = cohort.class_numbers()
+    if cell.permuted:
+        y = permuted_labels(y, patients, bench.labelled, cell.seed)
+    facts: dict[str, Any] = {}
+    if method.learns:
+        model = yield from _trained(bench, cell, y, facts)
+    elif method.model is None:
+        model = _untrained(bench, cell, cohort)
+    else:
+        model = pooling_model(method.model, cohort)
+    facts["train_seconds"] = time.perf_counter() - began
+    began = time.perf_counter()
+    device = choose_device(bench.settings.device)
+    h = yield from _embeddings(model.to(device), cohort, bench.labelled, device)
+    facts["embed_seconds"] = time.perf_counter() - began
+    began = time.perf_counter()
+    classes = len(cohort.classes)
+    shares = probe_shares(
+        h, y, patients, division, classes, mlp=bench.settings.mlp, seed=cell.seed
+    )
+    if model.classifier is not None:
+        shares[OWN] = _own(model, h[division.test], cohort.classes)
+    sites = None
+    if bench.sites:
+        numbers = bench.site_numbers()
+        known = division.test[numbers[division.test] >= 0]
+        sites = np.full((len(division.test), len(bench.sites)), np.nan)
+        sites[numbers[division.test] >= 0] = site_shares(
+            h, numbers, patients, known, len(bench.sites)
+        )
+    controls = {}
+    if bench.settings.permute_labels and not method.uses_labels and not cell.variant:
+        controls = control_scores(h, y, patients, bench.labelled, division, classes)
+    facts["probe_seconds"] = time.perf_counter() - began
+    place = {int(slide): row for row, slide in enumerate(bench.labelled)}
+    result = CellResult(
+        np.array([place[int(slide)] for slide in division.test]),
+        shares,
+        h[bench.labelled],
+        sites,
+        controls,
+        facts,
+    )
+    if bench.keeps_model(cell):
+        save_model(bench.folder.model(cell), model.to("cpu"))
+    bench.folder.write(cell, result)
+    shutil.rmtree(bench.folder.run(cell), ignore_errors=True)
+    return result
+
+
+def why_of(error: Exception) -> str:
+    """A cell's failure as a sentence that names no slide."""
+    if isinstance(error, DivergedError):
+        return "The training diverged: its loss became NaN or infinite."
+    if isinstance(error, InputError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _trained(
+    bench: Bench, cell: Cell, y: NDArray[np.int64], facts: dict[str, Any]
+) -> Generator[Any, None, SlideModel]:
+    method = method_of(cell)
+    run = RunFolder(bench.folder.run(cell))
+    settings = replace(bench.train_settings(cell), out=str(run.path))
+    part = _learned_from(bench, cell, y)
+    if run.checkpoint.exists():
+        found: TrainResult = yield from resume(run.path, cohort=part)
+    else:
+        shutil.rmtree(run.path, ignore_errors=True)  # killed before its first step
+        found = yield from train(settings, cohort=part)
+    facts |= {
+        "steps": found.steps,
+        "best_step": found.best_step,
+        "chosen_by": found.chosen_by,
+    }
+    # Without a validation part nothing may choose: the last step's model is taken.
+    is_chosen = method.uses_labels and len(bench.division(cell).val) > 0
+    return load_model(found.best if is_chosen else found.last)
+
+
+def _learned_from(bench: Bench, cell: Cell, y: NDArray[np.int64]) -> Cohort:
+    """The slides a cell's model may see: none that it is asked about.
+
+    Labels are those of ``y``. Methods that learn from labels keep the validation part
+    to choose the epoch by; the others learn from it too, without its labels.
+    """
+    method, division = method_of(cell), bench.division(cell)
+    cohort = bench.cohorts[cell.features]
+    splits = dict.fromkeys(division.train.tolist(), "train")
+    splits |= dict.fromkeys(
+        division.val.tolist(), "val" if method.uses_labels else "train"
+    )
+    if bench.settings.unlabelled and not method.uses_labels:
+        unlabelled = np.flatnonzero(cohort.class_numbers() < 0)
+        splits |= dict.fromkeys(unlabelled.tolist(), "train")
+    numbers = sorted(splits)
+    if cell.method == "giga-ssl" and bench.settings.augmented:
+        cohort = cohort.with_augmented(
+            open_cohort(folder) for folder in bench.settings.augmented
+        )
+    classes = cohort.classes
+    part = cohort.subset(numbers)
+    slides = [
+        replace(
+            slide,
+            split=splits[number],
+            label=classes[y[number]] if method.uses_labels else None,
+        )
+        for number, slide in zip(numbers, part, strict=True)
+    ]
+    return replace(part, slides=slides, remarks=())
+
+
+def _untrained(bench: Bench, cell: Cell, cohort: Cohort) -> SlideModel:
+    settings = bench.train_settings(cell)
+    torch.manual_seed(cell.seed)
+    encoder = build_encoder(str(settings.model), cohort.dim, **settings.architecture)
+    model = pooling_model("mean", cohort)
+    return replace(model, encoder=encoder.eval())
+
+
+def _embeddings(
+    model: SlideModel, cohort: Cohort, rows: NDArray[np.int64], device: torch.device
+) -> Generator[Any, None, NDArray[np.float32]]:
+    """Of the labelled slides as a whole, (slides, dim); others are 0."""
+    h = np.zeros((len(cohort), model.encoder.dim), np.float32)
+    model.encoder.eval()
+    for done, number in enumerate(rows.tolist(), start=1):
+        h[number] = embed_slide(model.encoder, cohort[number], device)
+        yield Progress(done, len(rows), message="embedding slides")
+    return h
+
+
+def _own(model: SlideModel, h: NDArray[np.float32], classes: list[str]) -> Any:
+    """The model's own class shares, in the cohort's order of classes."""
+    with torch.no_grad():
+        device = next(model.encoder.parameters()).device
+        scores = model.logits(torch.from_numpy(h).to(device)).double().cpu().numpy()
+    exp = np.exp(scores - scores.max(axis=1, keepdims=True))
+    shares = np.zeros((len(h), len(classes)))
+    columns = [classes.index(name) for name in model.classes]
+    shares[:, columns] = exp / exp.sum(axis=1, keepdims=True)
+    return shares

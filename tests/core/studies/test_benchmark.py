@@ -1,0 +1,419 @@
+"""A benchmark asks what was not learned, and loses nothing."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import balanced_accuracy_score
+
+from spt_core.cli import main
+from spt_core.errors import InputError
+from spt_core.events import Note, finish
+from spt_core.files import held_by_one
+from spt_core.studies import cell_work
+from spt_core.studies.bench import open_bench
+from spt_core.studies.benchmark import benchmark, gather
+from spt_core.studies.benchmark_methods import ABLATIONS, METHODS
+from spt_core.studies.benchmark_settings import BenchmarkSettings
+from spt_core.studies.cell_runners import run_cells
+from spt_core.studies.cells import Cell
+from spt_core.studies.evaluation import evaluate
+from spt_core.tokens import read_labels
+from tests.core.studies.benchmarks import quick_settings, write_benchmark_cohort
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
+    return write_benchmark_cohort(tmp_path_factory.mktemp("cohort"))
+
+
+@pytest.fixture(scope="module")
+def done(cohort, tmp_path_factory):
+    """A benchmark with all that is measured, and its folder."""
+    out = tmp_path_factory.mktemp("done")
+    settings = quick_settings(cohort, out, seeds=2, permute_labels=True, mlp=True)
+    return finish(benchmark(settings)), out
+
+
+def test_pooling_scores_as_evaluate_says(cohort, done):
+    """Two ways to one number: the folds and the neighbours are the same."""
+    found, _ = done
+    labels = read_labels(cohort / "labels.csv")
+    other = finish(evaluate("mean", cohort / "features", labels, folds=3))
+    theirs = other.row("kNN").values["accuracy"]
+    ours = row_of(found, "mean", "kNN").values["accuracy"]
+    assert ours.mean == pytest.approx(theirs.mean, abs=1e-12)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+
+
+def test_scores_are_those_of_the_predictions(done):
+    found, _ = done
+    for row in found.rows:
+        each = []
+        for run in row.runs:
+            predicted = run.shares.argmax(axis=1)
+            for fold in np.unique(run.fold):
+                at = run.fold == fold
+                each.append(balanced_accuracy_score(run.y[at], predicted[at]))
+        assert row.values["accuracy"].mean == pytest.approx(np.mean(each), abs=1e-12)
+
+
+def test_the_lines_of_a_table(done):
+    found, out = done
+    probes = {(row.line.method, row.line.probe) for row in found.rows}
+    assert {("mean", "kNN"), ("mean", "linear"), ("mean", "MLP")} <= probes
+    assert ("abmil", "own classifier") in probes
+    assert ("mean", "own classifier") not in probes
+    assert row_of(found, "mean", "kNN").difference is None
+    ours = row_of(found, "abmil", "kNN")
+    assert ours.difference is not None
+    assert ours.difference.p_holm >= ours.difference.p
+    assert ours.cells == 3 * 2
+    assert ours.missing == 0
+    assert ours.site_knn is not None
+    assert 0 <= ours.site_knn.mean <= 1
+    assert ours.patient_values is not None
+    names = {path.name for path in (out / "report").iterdir()}
+    assert {"report.html", "results.json", "splits.json", "predictions.csv"} <= names
+
+
+def test_no_patient_is_named_in_the_report(done):
+    _, out = done
+    for path in (out / "report").iterdir():
+        assert b"Jane" not in path.read_bytes(), path.name
+
+
+def test_permuted_labels_teach_nothing(done):
+    """The mean over permutations is near chance, slightly below in small folds."""
+    found, _ = done
+    assert {(c.line.method, c.line.probe) for c in found.controls} >= {
+        ("mean", "kNN"),
+        ("mean", "linear"),
+        ("abmil", "own classifier"),
+    }
+    for control in found.controls:
+        if len(control.scores) < 2:
+            continue
+        assert control.chance == 0.5
+        assert control.low <= np.mean(control.scores) <= control.high
+        assert abs(np.mean(control.scores) - 0.5) < 0.12
+    assert row_of(found, "mean", "kNN").values["accuracy"].mean > 0.8
+
+
+def test_models_see_no_slide_that_they_are_asked_about(cohort, tmp_path, monkeypatch):
+    settings = quick_settings(
+        cohort, tmp_path, methods=("ssspt-simclr", "classify", "suspt")
+    )
+    bench = open_bench(settings)
+    seen = []
+
+    def watched(train_settings, *, cohort):
+        seen.append(cohort)
+        raise InputError("enough")
+        yield
+
+    monkeypatch.setattr(cell_work, "train", watched)
+    patients = np.array(bench.cohort.patients())
+    for cell in bench.cells():
+        if not METHODS[cell.method].learns:
+            continue
+        with pytest.raises(InputError, match="enough"):
+            finish(cell_work.do_cell(bench, cell))
+        part, division = seen[-1], bench.division(cell)
+        asked = set(patients[division.test])
+        assert asked.isdisjoint(part.patients())
+        assert len(part) == len(division.train) + len(division.val)
+        if METHODS[cell.method].uses_labels:
+            assert {slide.split for slide in part} == {"train", "val"}
+        else:  # nothing of the labels reaches it
+            assert {slide.split for slide in part} == {"train"}
+            assert {slide.label for slide in part} == {None}
+
+
+def test_unlabelled_slides_are_learned_from_if_asked(tmp_path, monkeypatch):
+    folder = write_benchmark_cohort(tmp_path / "cohort", unlabelled=4)
+    seen = []
+
+    def watched(train_settings, *, cohort):
+        seen.append({slide.name for slide in cohort})
+        raise InputError("enough")
+        yield
+
+    monkeypatch.setattr(cell_work, "train", watched)
+    for unlabelled in (False, True):
+        settings = quick_settings(folder, tmp_path / "out", unlabelled=unlabelled)
+        bench = open_bench(settings)
+        name = next(iter(bench.cohorts))
+        with pytest.raises(InputError, match="enough"):
+            finish(cell_work.do_cell(bench, Cell(name, "ssspt-simclr", 0, 0, 0)))
+        assert any(slide.startswith("u") for slide in seen[-1]) is unlabelled
+        said = any("unlabelled slides too" in remark for remark in bench.remarks)
+        assert said is unlabelled
+
+
+def test_a_failed_cell_is_a_row_that_says_why(cohort, tmp_path, monkeypatch):
+    settings = quick_settings(cohort, tmp_path)
+    real = cell_work.train
+
+    def failing(train_settings, *, cohort):
+        if train_settings.objective == "classify":
+            raise InputError("There is no more of it.")
+        return (yield from real(train_settings, cohort=cohort))
+
+    monkeypatch.setattr(cell_work, "train", failing)
+    found = finish(benchmark(settings))
+    assert {row.line.method for row in found.rows} == {"mean", "ssspt-simclr"}
+    assert len(found.failed) == 3
+    assert row_of(found, "ssspt-simclr", "kNN").difference is not None
+    assert all(one.why == "There is no more of it." for one in found.failed)
+    assert "There is no more of it." in (tmp_path / "report/report.html").read_text()
+    # The failed cells alone are done the next time.
+    monkeypatch.setattr(cell_work, "train", real)
+    bench = open_bench(settings)
+    before = {c: os.stat(bench.folder.result(c)).st_mtime_ns for c in finished(bench)}
+    again = finish(benchmark(settings))
+    assert not again.failed
+    assert {c: os.stat(bench.folder.result(c)).st_mtime_ns for c in before} == before
+
+
+def test_a_lost_fold_is_not_compared(cohort, tmp_path):
+    settings = quick_settings(cohort, tmp_path, methods=("mean", "max"))
+    finish(benchmark(settings))
+    bench = open_bench(settings)
+    cells = bench.cells()
+    lost = next(cell for cell in cells if cell.method == "max" and cell.fold == 1)
+    bench.folder.result(lost).unlink()
+    row = row_of(gather(bench, cells), "max", "kNN")
+    assert (row.cells, row.missing, row.difference) == (2, 1, None)
+
+
+def test_unlabelled_slides_do_not_shift_the_folds(tmp_path):
+    """They stand first in the folder, and in no part of a fold."""
+    folder = write_benchmark_cohort(tmp_path / "c", unlabelled=3, name="a{:02d}")
+    settings = quick_settings(folder, tmp_path / "o", methods=("mean",))
+    found = finish(benchmark(replace(settings, include_slide_name=True)))
+    assert row_of(found, "mean", "kNN").values["accuracy"].mean > 0.8
+    splits = (tmp_path / "o/report/splits.json").read_text()
+    assert "a00" not in splits
+    assert all(name in splits for name in found.names)
+
+
+def finished(bench):
+    return [cell for cell in bench.cells() if bench.folder.is_done(cell)]
+
+
+def test_cells_of_other_settings_are_not_mixed(cohort, done):
+    _, out = done
+    settings = BenchmarkSettings.read(out / "benchmark.yaml")
+    with pytest.raises(InputError, match="cells of other settings"):
+        finish(benchmark(replace(settings, steps=9)))
+
+
+def test_methods_can_be_added(cohort, done):
+    found, out = done
+    settings = BenchmarkSettings.read(out / "benchmark.yaml")
+    more = replace(settings, methods=(*settings.methods, "max"), seeds=1)
+    again = finish(benchmark(more))
+    assert row_of(again, "max", "kNN").missing == 0
+    # The others were not done again.
+    assert row_of(again, "mean", "kNN").runs[0].shares == pytest.approx(
+        row_of(found, "mean", "kNN").runs[0].shares, abs=0
+    )
+
+
+def test_one_process_at_a_time(cohort, tmp_path):
+    with held_by_one(tmp_path / ".lock"), pytest.raises(InputError, match="Another"):
+        finish(benchmark(quick_settings(cohort, tmp_path)))
+
+
+def test_several_processes_find_the_same(cohort, tmp_path):
+    one = finish(benchmark(quick_settings(cohort, tmp_path / "one", steps=2)))
+    two = finish(
+        benchmark(quick_settings(cohort, tmp_path / "two", steps=2, workers=2))
+    )
+    for ours, theirs in zip(one.rows, two.rows, strict=True):
+        assert ours.line == theirs.line
+        for a, b in zip(ours.runs, theirs.runs, strict=True):
+            np.testing.assert_allclose(a.shares, b.shares, atol=1e-6)
+
+
+def test_a_cluster_shares_the_cells_out(cohort, tmp_path):
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        settings = quick_settings(
+            cohort,
+            tmp_path,
+            methods=("mean", "max"),
+            scheduler=cluster.scheduler_address,
+        )
+        found = finish(benchmark(settings))
+    assert not found.failed
+    assert row_of(found, "max", "linear").missing == 0
+
+
+def test_sites_are_left_out_whole(cohort, tmp_path):
+    settings = quick_settings(cohort, tmp_path, methods=("mean",), leave_site_out=True)
+    bench = open_bench(settings)
+    sites = np.array([slide.site for slide in bench.cohort])
+    assert len(bench.divisions.folds) == 3
+    for one in bench.divisions.folds:
+        learned = set(sites[[*one.train, *one.val]])
+        assert learned.isdisjoint(sites[one.test])
+    assert not finish(benchmark(settings)).failed
+
+
+def test_a_scanner_that_is_learned_is_seen(tmp_path):
+    """Sites as loud as this are what neighbours agree on."""
+    folder = write_benchmark_cohort(tmp_path / "c", site_signal=6.0, signal=0.5)
+    found = finish(
+        benchmark(quick_settings(folder, tmp_path / "out", methods=("mean",)))
+    )
+    row = row_of(found, "mean", "kNN")
+    assert row.site_knn.mean > 0.95 > row.values["accuracy"].mean
+    assert "site" in (tmp_path / "out/report/report.html").read_text()
+
+
+def test_an_ablation_shares_cells_with_the_method(cohort, tmp_path):
+    settings = quick_settings(
+        cohort, tmp_path, methods=("ssspt-simclr",), ablations=("transformations",)
+    )
+    bench = open_bench(settings)
+    cells = bench.cells()
+    # Six variants, the last of which is the method itself; and the baseline.
+    assert len(cells) == 3 * (1 + 1 + 5)
+    assert len(ABLATIONS["transformations"].variants) == 6
+
+
+def test_killed_and_resumed_the_table_is_the_same(cohort, tmp_path):
+    assert_survives_kills(cohort, tmp_path, kills=1)
+
+
+@pytest.mark.slow
+def test_killed_often_the_table_is_the_same(cohort, tmp_path):
+    assert_survives_kills(cohort, tmp_path, kills=15)
+
+
+def assert_survives_kills(cohort, folder, kills):
+    rng = random.Random(4)
+    changes = {"steps": 30, "methods": ("mean", "ssspt-simclr", "classify")}
+    whole = quick_settings(cohort, folder / "whole", **changes)
+    began = time.monotonic()
+    run_command(whole, folder).wait(300)
+    seconds = time.monotonic() - began
+    killed = replace(whole, out=str(folder / "killed"))
+    done = 0
+    while done < kills:
+        process = run_command(killed, folder)
+        try:
+            process.wait(rng.uniform(2.0, max(3.0, seconds)))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            done += 1
+            continue
+        break  # it is through
+    assert run_command(killed, folder).wait(300) == 0
+    assert table_of(folder / "killed") == table_of(folder / "whole")
+
+
+def run_command(settings, folder):
+    config = folder / "asked.yaml"
+    settings.write(config)
+    return subprocess.Popen(
+        [sys.executable, "-m", "spt_core", "benchmark", "--config", config],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def table_of(out):
+    found = json.loads((out / "report/results.json").read_text(encoding="utf-8"))
+    return [
+        {name: value for name, value in row.items() if "second" not in name}
+        for row in found["rows"]
+    ]
+
+
+def test_the_command(cohort, tmp_path, capsys):
+    assert (
+        main(
+            ["benchmark", str(cohort / "features"), "--labels",
+             str(cohort / "labels.csv"), "--methods", "mean", "max", "--folds", "3",
+             "--workers", "1", "--device", "cpu", "--out", str(tmp_path)]
+        )
+        == 0
+    )  # fmt: skip
+    said = capsys.readouterr().out
+    assert "max" in said
+    assert "report.html" in said
+
+
+def test_the_plan(cohort, capsys):
+    assert (
+        main(
+            ["benchmark", str(cohort / "features"), "--labels",
+             str(cohort / "labels.csv"), "--folds", "3", "--plan"]
+        )
+        == 0
+    )  # fmt: skip
+    assert "patients" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"methods": ("mean", "nope")}, "no method 'nope'"),
+        ({"ablations": ("nope",)}, "no ablation 'nope'"),
+        ({"features": ()}, "folder of feature files"),
+        ({"splits": "x.json", "leave_site_out": True}, "not both"),
+    ],
+)
+def test_settings_that_cannot_be(cohort, tmp_path, changes, words):
+    with pytest.raises(InputError, match=words):
+        replace(quick_settings(cohort, tmp_path), **changes)
+
+
+def test_settings_survive_their_file(cohort, tmp_path):
+    settings = quick_settings(cohort, tmp_path, ablations=("crop",))
+    settings.write(tmp_path / "b.yaml")
+    assert BenchmarkSettings.read(tmp_path / "b.yaml") == settings
+
+
+def test_patients_unknown_is_said(tmp_path):
+    folder = write_benchmark_cohort(tmp_path / "c")
+    lines = (folder / "labels.csv").read_text().splitlines()
+    kept = [",".join(line.split(",")[:2]) for line in lines]
+    (folder / "labels.csv").write_text("\n".join(kept) + "\n")
+    events = []
+    settings = quick_settings(folder, tmp_path / "o", methods=("mean",))
+    found = finish(benchmark(settings), events.append)
+    said = [event.message for event in events if isinstance(event, Note)]
+    assert any("patients are not known" in text for text in said)
+    assert not found.is_patient_known
+    assert row_of(found, "mean", "kNN").patient_values is None
+
+
+def row_of(found, method, probe):
+    return next(
+        row
+        for row in found.rows
+        if (row.line.method, row.line.probe) == (method, probe)
+    )
+
+
+def test_run_cells_leaves_finished_ones_alone(cohort, done):
+    _, out = done
+    settings = BenchmarkSettings.read(out / "benchmark.yaml")
+    bench = open_bench(settings)
+    assert list(run_cells(bench, bench.cells())) == []
