@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QCheckBox, QFileDialog, QPushButton
+from qtpy.QtWidgets import QCheckBox, QFileDialog, QHBoxLayout, QPushButton
 
 from napari_spt.analysis.panel import Panel
 from napari_spt.analysis.slide_analysis import Change
@@ -20,34 +20,39 @@ class ExportPanel(Panel):
     ``cancelled`` says that nobody waits for the file any more.
     """
 
-    shows = frozenset({Change.BEGUN, Change.PREDICTION})
+    shows = frozenset({Change.BEGUN, Change.PREDICTION, Change.TISSUE_MAP})
     asked = Signal(object, bool)
     cancelled = Signal()
 
     def __init__(self, state: AnalysisState) -> None:
-        super().__init__(state, "Take it with you")
-        self.export = QPushButton("Export report…")
+        super().__init__(state)
+        self.export = QPushButton("Export…")
         self.export.setToolTip("Write what was found, to read it elsewhere")
-        self.names_slide = QCheckBox("Include the slide's name")
+        self.names_slide = QCheckBox("with the slide's name")
         self.names_slide.setToolTip("Otherwise the report calls it by a pseudonym")
-        self.box.addWidget(self.export)
-        self.box.addWidget(self.names_slide)
         self.cancel = QPushButton("Cancel")
         self.cancel.setAccessibleName("Cancel the export")
         self.cancel.setToolTip("Write no file")
         self.cancel.hide()
-        self.box.addWidget(self.cancel)
+        row = QHBoxLayout()
+        row.addWidget(self.export, stretch=1)
+        row.addWidget(self.cancel)
+        row.addWidget(self.names_slide)
+        self.box.addLayout(row)
         self.cancel.clicked.connect(self._on_cancel)
         self.export.clicked.connect(self.choose_file)
         self.refresh()
 
     def refresh(self) -> None:
         analysis = self.state.analysis
-        self.setVisible(analysis is not None and analysis.has_attention)
+        self.setVisible(
+            analysis is not None
+            and (analysis.has_attention or analysis.tissue_map is not None)
+        )
 
     def choose_file(self) -> QFileDialog:
         filters = {one.name_filter: one for one in FORMATS}
-        dialog = QFileDialog(self, "Export report")
+        dialog = QFileDialog(self, "Export")
         dialog.setDirectory(remembered(FOLDER, ""))
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         dialog.setNameFilters(list(filters))

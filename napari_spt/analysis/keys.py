@@ -38,7 +38,7 @@ def hide_maps(viewer: ViewerModel) -> Generator[None, None, None]:
         yield
     finally:
         # Also where the release of the key went to another window.
-        dock.renderer.show_maps()
+        dock.renderer.show_maps_soon()
 
 
 def next_region(viewer: ViewerModel) -> None:

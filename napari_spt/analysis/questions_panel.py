@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.utils.notifications import show_error, show_info
+from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QPushButton
 
 from napari_spt.analysis.curve import Curve
 from napari_spt.analysis.drawing import Drawing
 from napari_spt.analysis.panel import Panel
+from napari_spt.analysis.places import alike_places
+from napari_spt.analysis.region_strip import RegionStrip
 from napari_spt.analysis.session import Session
 from napari_spt.analysis.slide_analysis import Analysis, Change
 from napari_spt.analysis.state import AnalysisState, ComparedPatch
@@ -37,8 +40,8 @@ if TYPE_CHECKING:
 
 CLICK = "Click a place on the slide."
 LIKE_SHOWN = (
-    "The brighter, the more alike. Click another place, or press the button again to "
-    "end."
+    "The brighter, the more alike; the likest are below. Click another place, or press "
+    "the button again to end."
 )
 DRAW = "Draw around a part of the slide: press, go round, let go."
 DRAW_MORE = "Draw another part, or press the button again to end."
@@ -62,10 +65,12 @@ class QuestionsPanel(Panel):
         }
     )
 
+    chosen = Signal(object)  # a place to show
+
     def __init__(
         self, state: AnalysisState, session: Session, viewer: "Viewer"
     ) -> None:
-        super().__init__(state, "Questions")
+        super().__init__(state)
         self._session = session
         self._viewer = viewer
         self.like = _button(
@@ -83,6 +88,8 @@ class QuestionsPanel(Panel):
         self.cancel.setToolTip("Ask no further")
         self.answer = text("", "Answer to the question")
         self.why_not = text("", "Why some questions cannot be asked")
+        self.alike = RegionStrip()
+        self.alike.tab_after = self.check
         self.curve = Curve()
         self.folded = Folded("Show the curve", self.curve)
         for widget in (self.like, self.without, self.check):
@@ -91,11 +98,13 @@ class QuestionsPanel(Panel):
             self.why_not,
             self.hint,
             self.cancel,
+            self.alike,
             self.answer,
             self.folded,
         ):
             widget.hide()
             self.box.addWidget(widget)
+        self.alike.chosen.connect(self.chosen)
         self._drawing: Drawing | None = None
         self._without_request: int | None = None
         self._check_request: int | None = None
@@ -172,6 +181,8 @@ class QuestionsPanel(Panel):
         if self._on_press in callbacks:
             callbacks.remove(self._on_press)
         self.hint.hide()
+        self.alike.clear()
+        self.alike.hide()
         self.state.show_likeness(None)
 
     def _on_press(self, _viewer: Any, event: Any) -> Iterator[None]:
@@ -194,8 +205,13 @@ class QuestionsPanel(Panel):
                 "There is no tissue here that was looked at. Click another place."
             )
             return
-        self.state.show_likeness(ComparedPatch(analysis, row))
+        compared = ComparedPatch(analysis, row)
+        self.state.show_likeness(compared)
         _show_words(self.hint, LIKE_SHOWN)
+        self.alike.show_places(
+            alike_places(compared), analysis.asked.slide, analysis.lattice.l0_step_xy
+        )
+        self.alike.show()
 
     # What if not here?
 

@@ -20,8 +20,12 @@ from napari_spt.slides.slide_table import table_of
 from spt_core.engine.protocol import FailureKind
 
 if TYPE_CHECKING:
+    import numpy as np
     from napari.viewer import Viewer
+    from numpy.typing import NDArray
 
+# Keys repeat every 25 to 50 ms.
+KEY_REPEAT_MS = 90
 WITHOUT_TISSUE = (FailureKind.NO_TISSUE, FailureKind.TOO_SMALL)
 
 
@@ -37,6 +41,9 @@ class MapRenderer:
         self._hovered: list[Layer] = []
         self._watched: WeakSet[Layer] = WeakSet()
         self._hidden: list[Layer] = []
+        self._showing = QTimer()
+        self._showing.setSingleShot(True)
+        self._showing.timeout.connect(self.show_maps)
         self._listen()
         viewer.layers.events.removed.connect(self._follow_layers)
         camera(viewer).events.zoom.connect(self._follow_zoom)
@@ -69,6 +76,7 @@ class MapRenderer:
             window = main_window(self.owner)
             if window is not None and window.centralWidget() is not None:
                 self._legend = Legend(window.centralWidget())
+                self._legend.tissue = self._tissue_on_canvas
         return self._legend
 
     @property
@@ -77,6 +85,14 @@ class MapRenderer:
         if table_of(self.viewer).shows_all:
             return list(self.overlays.values())
         return [] if self.current is None else [self.current]
+
+    def _tissue_on_canvas(self) -> "NDArray[np.float64] | None":
+        """Where the chosen slide's tissue is on the canvas."""
+        overlay, legend = self.current, self._legend
+        canvas = None if legend is None else legend.parentWidget()
+        if overlay is None or canvas is None:
+            return None
+        return overlay.tissue_on_canvas((canvas.width(), canvas.height()))
 
     # Changes of the state
 
@@ -200,6 +216,11 @@ class MapRenderer:
             parts = [] if overlay is None else overlay.legend_parts(self.state.view)
             legend.show_parts(parts)
 
+    def move_legend(self) -> None:
+        """The camera has come to rest: let the legend lie beside the tissue."""
+        if self._legend is not None:
+            self._legend.make_way()
+
     def hide_legend(self) -> None:
         if self._legend is not None:
             self._legend.hide()
@@ -208,6 +229,7 @@ class MapRenderer:
 
     def hide_maps(self) -> None:
         """Show the slide alone."""
+        self._showing.stop()
         shown = [layer for overlay in self.in_sight for layer in overlay.shown]
         visible = [layer for layer in shown if layer.visible]
         # What is hidden already is to come back too.
@@ -216,8 +238,16 @@ class MapRenderer:
         for layer in visible:
             layer.visible = False
 
+    def show_maps_soon(self) -> None:
+        """Show what was hidden, unless it is hidden again within a moment.
+
+        A key that is held repeats: some systems send that as releases and presses.
+        """
+        self._showing.start(KEY_REPEAT_MS)
+
     def show_maps(self) -> None:
         """Show what was hidden."""
+        self._showing.stop()
         hidden, self._hidden = self._hidden, []
         for layer in hidden:
             layer.visible = True

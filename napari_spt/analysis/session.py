@@ -16,6 +16,7 @@ from napari_spt.analysis.state import AnalysisState
 from napari_spt.analysis.words import failure_words, notice_words
 from napari_spt.parts.background import run_in_background
 from napari_spt.parts.post import Callback, post
+from napari_spt.parts.settings import kinds_folder
 from napari_spt.slides.slide_source import SlideSource, key_of, picture_pixels
 from spt_core.engine.cache import (
     GIGABYTE,
@@ -226,7 +227,7 @@ class Session:
             else:
                 self.state.apply(analysis, reply)
 
-        question = MapTissue(analysis.features, analysis.slide.name)
+        question = MapTissue(analysis.features, analysis.slide.name, kinds_folder())
         analysis.tissue_request = self.ask(question, answered)
 
     def _prepare_look_alikes(self, analysis: Analysis) -> None:
@@ -276,6 +277,7 @@ class Session:
             title=analysis.slide.name if with_name else None,
             faithfulness=analysis.faithfulness,
             what_ifs=tuple(analysis.what_ifs),
+            tissue_map=analysis.tissue_map,
         )
         self._report = this = object()
 

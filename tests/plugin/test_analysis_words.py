@@ -12,7 +12,8 @@ from napari.settings import get_settings
 from qtpy.QtCore import QPoint, Qt
 from qtpy.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
-from napari_spt.analysis.legends import ClassPart, HeatPart, Legend
+from napari_spt.analysis.legend_parts import ClassPart, HeatPart
+from napari_spt.analysis.legends import Legend
 from napari_spt.analysis.open_command import open_analysis
 from napari_spt.analysis.slide_analysis import Change
 from napari_spt.analysis.state import Options
@@ -107,7 +108,13 @@ def test_every_control_has_a_name_and_is_reached_by_tab(full, qtbot):
         order.append(after)
     del after  # it is napari's
     visible = [c for c in order if c in controls and c.isVisible()]
-    tops = [c.mapTo(dock.scroll.widget(), QPoint(0, 0)).y() for c in visible]
+    column = dock.scroll.widget()
+    tops = [
+        c.mapTo(column, QPoint(0, 0)).y()
+        if column.isAncestorOf(c)
+        else column.height() + c.mapTo(dock.foot, QPoint(0, 0)).y()
+        for c in visible
+    ]
     assert len(visible) >= len([c for c in controls if c.isVisible()])
     first = visible[: len([c for c in controls if c.isVisible()])]
     steps = np.diff(tops[: len(first)])
