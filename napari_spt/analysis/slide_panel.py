@@ -15,7 +15,6 @@ from napari_spt.analysis.words import slide_words
 from napari_spt.parts.widgets import Section, text
 from napari_spt.slides.open_buttons import OpenButtons
 from napari_spt.slides.pixel_units import known_mpp_xy
-from napari_spt.slides.samples import NOT_PAINTED, stop_painting
 from napari_spt.slides.slide_source import (
     USUAL_MPP,
     is_file_slide,
@@ -86,7 +85,7 @@ class SlidePanel(Panel):
         ):
             self.box.addWidget(widget)
         self.sample_button.clicked.connect(self.open_sample)
-        self.stop_sample.clicked.connect(stop_painting)
+        self.stop_sample.clicked.connect(self._stop_sample)
         self.side_by_side.clicked.connect(self.spread)
         self._table.layout_changed.connect(self._show_layout)
         self.list.activated.connect(self._pick)
@@ -155,7 +154,15 @@ class SlidePanel(Panel):
     def dialog(self) -> QFileDialog:
         return self.opening.dialog
 
+    def _stop_sample(self) -> None:
+        from napari_spt.slides.samples import stop_painting
+
+        stop_painting()
+
     def open_sample(self) -> None:
+        # Here: what paints takes a moment to load.
+        from napari_spt.slides.samples import NOT_PAINTED
+
         self.sample_button.setEnabled(False)
         self.stop_sample.show()
         self.welcome.setText("Painting a sample slide: the first time takes a while…")

@@ -103,7 +103,7 @@ def test_every_control_has_a_name_and_is_reached_by_tab(full, qtbot):
         assert has_words or named, control
         assert control.focusPolicy() & Qt.FocusPolicy.TabFocus, named
     # From the top to the bottom, as one reads.
-    order = [dock.slide.list]
+    order = [dock.slide.open_button]
     while dock.isAncestorOf(after := order[-1].nextInFocusChain()):
         order.append(after)
     del after  # it is napari's
@@ -240,7 +240,7 @@ def test_the_layers_menu_leads_to_the_dock(make_napari_viewer, engine):
 
 def test_an_empty_dock_says_what_to_do(open_dock):
     _, dock = open_dock(show=True)
-    assert not dock.slide.empty.isHidden()
+    assert not dock.slide.welcome.isHidden()
     assert dock.run.analyse.isHidden()
     assert dock.model.isHidden()
     assert dock.slide.open_button.text() == "Open slide…"
