@@ -201,7 +201,9 @@ class SlideOverlay:
         wanted = self._outline
         self.is_outlined = wanted is not None
         ours = layer.metadata["spt"]
-        if ours.get("outline") != wanted and self._classes is not None:
+        # While it is analysed again, what was drawn stays as it is.
+        is_known = self._classes is not None and self.analysis.class_map is not None
+        if ours.get("outline") != wanted and is_known:
             self._show_classes(wanted)
         if "is_outlined" not in ours or ours["is_outlined"] != self.is_outlined:
             ours["is_outlined"] = self.is_outlined
