@@ -43,7 +43,7 @@ KEEP_MS = 1000
 # What is on the screen is looked at next when the camera has come to rest.
 REST_MS = 700
 # How wide the dock is: in pixels, and in heights of a line of its text.
-NARROWEST, NARROWEST_LINES = 310, 15
+NARROWEST, NARROWEST_LINES = 326, 15
 TALL = 600
 
 

@@ -61,7 +61,7 @@ class ModelPanel(Panel):
         self.list.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
-        self.list.setMinimumContentsLength(15)
+        self.list.setMinimumContentsLength(9)
         self.about = QPushButton("About")
         self.about.setAccessibleName("About this model")
         self.about.setToolTip("What this model was trained for, on what, how well")

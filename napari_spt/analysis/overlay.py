@@ -201,7 +201,7 @@ class SlideOverlay:
         wanted = self._outline
         self.is_outlined = wanted is not None
         ours = layer.metadata["spt"]
-        # An analysis that has just begun knows no classes yet: the old ones stay.
+        # While it is analysed again, what was drawn stays as it is.
         is_known = self._classes is not None and self.analysis.class_map is not None
         if ours.get("outline") != wanted and is_known:
             self._show_classes(wanted)

@@ -114,7 +114,7 @@ def _number(name: str, low: float, high: float, value: float) -> QDoubleSpinBox:
     box.setSingleStep(0.5)
     box.setSuffix(" ×")
     box.setToolTip("In times the average: 1 × is looked at like any other place")
-    box.setMinimumWidth(4 * box.fontMetrics().height())
+    box.setMinimumWidth(3 * box.fontMetrics().height())
     box.setValue(value)
     box.setAccessibleName(name)
     return box
