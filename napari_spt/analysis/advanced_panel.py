@@ -89,10 +89,6 @@ class AdvancedPanel(Panel):
             "What was computed from slides is kept, so that asking again, or another "
             "model, takes seconds. Nothing of the slide's name is kept."
         )
-        self.async_note = text(
-            "With Preferences > Experimental > asynchronous, slides load in a thread "
-            "of their own. It is left as you have it."
-        )
         self._lay_out()
         self.is_built = True
         self._fill()
@@ -120,7 +116,7 @@ class AdvancedPanel(Panel):
                     QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
                 )
                 layout.addRow(self.device_note)
-        for widget in (self.cache, self.clear, self.async_note):
+        for widget in (self.cache, self.clear):
             layout.addRow(widget)
         # Reached after the button that opens them; Qt puts new widgets last.
         natives = [row.native for row in rows]

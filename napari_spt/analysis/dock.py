@@ -4,28 +4,33 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from qtpy.QtCore import QEvent, Qt, QTimer
-from qtpy.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
+from napari.settings import get_settings
+from napari.utils.theme import get_theme
+from qtpy.QtCore import QEvent, QSize, Qt, QTimer
+from qtpy.QtWidgets import QDockWidget, QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from napari_spt.analysis import keys as _keys
 from napari_spt.analysis import preferences
 from napari_spt.analysis.advanced_panel import AdvancedPanel
 from napari_spt.analysis.answer_panel import AnswerPanel
+from napari_spt.analysis.desk import desk_of
 from napari_spt.analysis.export_panel import ExportPanel
+from napari_spt.analysis.kinds_editing import KindsEditor
 from napari_spt.analysis.model_panel import ModelPanel
 from napari_spt.analysis.navigation import Navigator
 from napari_spt.analysis.places import Place
 from napari_spt.analysis.questions_panel import QuestionsPanel
 from napari_spt.analysis.regions_panel import RegionsPanel
-from napari_spt.analysis.renderer import MapRenderer
 from napari_spt.analysis.run_panel import RunPanel
 from napari_spt.analysis.session import Session
 from napari_spt.analysis.slide_panel import SlidePanel
-from napari_spt.analysis.slide_tracker import SlideTracker
-from napari_spt.analysis.state import AnalysisState
+from napari_spt.analysis.tissue_panel import TissuePanel
 from napari_spt.analysis.view_panel import ViewPanel
+from napari_spt.parts.focus_ring import FocusRing
 from napari_spt.parts.post import post
+from napari_spt.parts.tabs import Tabs
 from napari_spt.parts.viewing import camera
+from napari_spt.parts.wheel import CalmWheel
 from napari_spt.parts.widgets import Column, text
 from napari_spt.parts.window_calls import make_window_calls_safe
 from spt_core.notice import NOT_FOR_DIAGNOSIS
@@ -37,7 +42,9 @@ if TYPE_CHECKING:
 KEEP_MS = 1000
 # What is on the screen is looked at next when the camera has come to rest.
 REST_MS = 700
-NARROWEST = 280
+# How wide the dock is: in pixels, and in heights of a line of its text.
+NARROWEST, NARROWEST_LINES = 310, 15
+TALL = 600
 
 
 class AnalysisDock(QWidget):
@@ -49,22 +56,19 @@ class AnalysisDock(QWidget):
         self.viewer = napari_viewer
         self.is_closed = False
         self._was_docked = False
-        self.state = AnalysisState(
-            view=preferences.remembered_view(),
-            options=preferences.remembered_options(),
-        )
+        self.desk = desk_of(napari_viewer)
+        self.state = self.desk.state
         self.navigator = Navigator(napari_viewer, self)
         self.session = Session(
             self.state, owner=self, view_centre=self.navigator.view_centre
         )
-        self.renderer = MapRenderer(napari_viewer, self.state, owner=self)
+        self.renderer = self.desk.renderer
+        self.tracker = self.desk.tracker
         self._make_panels()
         self._lay_out()
         self._connect()
-        self.tracker = SlideTracker(
-            napari_viewer, self.state, on_removed=self.session.forget
-        )
-        self.slide.picked.connect(self.tracker.pick)
+        self.desk.open(self)
+        self.session.take_up()
         _keys.register(self)
         post().enter(id(self))
         # A window that is closed takes its docks with it without a word to them.
@@ -77,13 +81,14 @@ class AnalysisDock(QWidget):
         self.model = ModelPanel(state)
         self.run = RunPanel(state)
         self.answer = AnswerPanel(state)
+        self.kinds = TissuePanel(state)
         self.regions = RegionsPanel(state)
         self.view = ViewPanel(state)
         self.questions = QuestionsPanel(state, self.session, viewer)
         self.export = ExportPanel(state)
         self.advanced = AdvancedPanel(state)
         self.footer = text(NOT_FOR_DIAGNOSIS)
-        self.regions.strip.tab_after = self.run.map_tissue
+        self.tabs = Tabs("tab")
 
     def _lay_out(self) -> None:
         column = Column()
@@ -95,39 +100,64 @@ class AnalysisDock(QWidget):
             self.model,
             self.run,
             self.answer,
-            self.regions,
-            self.view,
-            self.questions,
-            self.export,
+            self.tabs,
             self.advanced,
-            self.footer,
         ):
             box.addWidget(widget)
+        self.tabs.add("Kinds", self.kinds)
+        self.tabs.add("Regions", self.regions)
+        self.tabs.add("Questions", self.questions)
+        self.tabs.add("On the slide", self.view)
         box.addStretch(1)
+        # Always in reach, however far the rest is scrolled.
+        self.foot = QWidget()
+        foot = QVBoxLayout(self.foot)
+        foot.setContentsMargins(10, 6, 10, 6)
+        foot.setSpacing(4)
+        foot.addWidget(self.export)
+        foot.addWidget(self.footer)
         self.scroll = QScrollArea()
         self.scroll.setWidgetResizable(True)
         self.scroll.setFrameShape(QFrame.Shape.NoFrame)
         self.scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.scroll.setWidget(column)
-        column.narrowest.connect(self._keep_wide)
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
+        outer.setSpacing(0)
         outer.addWidget(self.scroll)
-        self._keep_wide(NARROWEST)
+        outer.addWidget(self.foot)
+        self.tabs.put_after(self.run.map_tissue)
+        self.regions.strip.tab_after = self.tabs.buttons["On the slide"]
+        self.rings = [FocusRing(column), FocusRing(self.foot)]
+        self.wheel = CalmWheel(self.scroll)
+        self.wheel.keep(column)
+        column.laid_out.connect(self._on_laid_out)
+        self._keep_wide()
 
     def _connect(self) -> None:
         state, session = self.state, self.session
+        self.slide.picked.connect(self.tracker.pick)
+        self.slide.spread.connect(self.tracker.table.lay_side_by_side)
         self.run.asked.connect(session.begin)
         self.run.cancelled.connect(session.cancel)
         self.run.tissue_asked.connect(self._map_tissue)
         self.regions.chosen.connect(self._go_to)
+        self.kinds.chosen.connect(self._go_to)
+        self.questions.chosen.connect(self._go_to)
+        self.editor = KindsEditor(state, owner=self)
+        self.kinds.renamed.connect(self.editor.rename)
+        self.kinds.recoloured.connect(self.editor.recolour)
+        self.kinds.merged.connect(self.editor.merge)
         self.export.asked.connect(self._write_report)
+        self.export.cancelled.connect(session.cancel_report)
+        self.advanced.opened.connect(lambda: self.wheel.keep(self.advanced))
         self.advanced.opened.connect(session.measure_cache)
         self.advanced.clear_asked.connect(session.clear_cache)
         self._keeping = self._timer(KEEP_MS, self.keep_settings)
         state.view_changed.connect(self._keep_soon)
         state.options_changed.connect(self._keep_soon)
         self._resting = self._timer(REST_MS, session.look_here)
+        self._resting.timeout.connect(self.renderer.move_legend)
         camera(self.viewer).events.center.connect(self._on_camera)
         self.viewer.events.theme.connect(self._use_theme)
 
@@ -149,6 +179,9 @@ class AnalysisDock(QWidget):
         if analysis is not None:
             self.renderer.overlay(analysis).frame(place.l0_xy)
             self.navigator.fly_to(analysis, place)
+            strip = self.regions.strip
+            if strip.isVisible() and strip.current >= 0:
+                self.scroll.ensureWidgetVisible(strip.buttons[strip.current], 0, 20)
 
     def _write_report(self, path: object, names_slide: bool) -> None:
         self.session.write_report(
@@ -157,15 +190,60 @@ class AnalysisDock(QWidget):
 
     # The window around it
 
-    def _keep_wide(self, width: int) -> None:
-        """Never so narrow that something is cut off, however large the text."""
+    def sizeHint(self) -> QSize:
+        return QSize(self.scroll.minimumWidth(), TALL)
+
+    def _keep_wide(self) -> None:
+        """As wide as its text is large, and never wider for what it says."""
+        lines = NARROWEST_LINES * self.footer.fontMetrics().height()
         bar = self.scroll.verticalScrollBar().sizeHint().width()
-        width = max(NARROWEST, width) + bar
+        width = max(NARROWEST, lines) + bar
         if width != self.scroll.minimumWidth():
             self.scroll.setMinimumWidth(width)
+            self._use_font()
+
+    def _on_laid_out(self) -> None:
+        self._keep_wide()
+        for ring in self.rings:
+            ring.follow()
 
     def _use_theme(self, _event: object = None) -> None:
         self.run.use_theme(self.viewer.theme)
+        self._use_font()
+
+    def _use_font(self) -> None:
+        """What napari's style leaves out: tool buttons, and what is chosen of them."""
+        theme = get_theme(self.viewer.theme)
+        ink, mark = theme.text.as_hex(), theme.current.as_hex()
+        size = get_settings().appearance.font_size
+        style = (
+            f"QToolButton {{ font-size: {size}pt; color: {ink}; }}"
+            "QToolButton::menu-indicator { image: none; }"
+            "QToolButton#spt_fold { font-weight: bold; text-align: left;"
+            " border: none; padding: 2px 0px; }"
+            "QToolButton#spt_tab { border: none; border-radius: 3px;"
+            " padding: 4px 8px; }"
+            f"QToolButton#spt_tab:checked {{ background: {mark};"
+            f" color: {_ink_on(mark)}; }}"
+            "QToolButton#spt_region { border: 2px solid transparent;"
+            " border-radius: 4px; padding: 0px; }"
+            f"QToolButton#spt_region:checked {{ border-color: {mark};"
+            f" background: {mark}; color: {_ink_on(mark)}; }}"
+        )
+        # Not for all of the dock: that takes as long as making it.
+        for widget in (
+            self.tabs.row,
+            self.kinds,
+            self.regions.strip,
+            self.questions.alike,
+            self.questions.folded.button,
+            self.model.more,
+            self.advanced.folded.button,
+        ):
+            if style != widget.styleSheet():
+                widget.setStyleSheet(style)
+        for ring in self.rings:
+            ring.use_colour(ink)
 
     def _on_camera(self, _event: object = None) -> None:
         self._resting.start()
@@ -190,6 +268,22 @@ class AnalysisDock(QWidget):
         self.shut_down()
         super().closeEvent(event)
 
+    def come_forward(self) -> None:
+        """Be seen, also where it was hidden behind another dock."""
+        above = self.parentWidget()
+        while above is not None and not isinstance(above, QDockWidget):
+            above = above.parentWidget()
+        if above is not None:
+            above.show()
+            above.raise_()
+
+    def leave(self) -> None:
+        """Make room for another dock of the same window."""
+        self.shut_down()
+        above = self.parentWidget()
+        if above is not None:
+            above.close()
+
     def shut_down(self) -> None:
         """Leave napari as it was, whatever was running."""
         if self.is_closed:
@@ -197,19 +291,28 @@ class AnalysisDock(QWidget):
         self.is_closed = True
         self.navigator.close()
         self.questions.end()
+        self.questions.alike.stop()
         self.regions.close_pictures()
+        self.kinds.stop()
+        for ring in self.rings:
+            ring.close_ring()
+        self.slide.stop()
         self.run.activity.close()
         self.session.close()
         for timer in (self._keeping, self._resting):
             timer.stop()
         self.keep_settings()
-        self.tracker.close()
         camera(self.viewer).events.center.disconnect(self._on_camera)
         self.viewer.events.theme.disconnect(self._use_theme)
         _keys.unregister(self)
-        self.renderer.close()
-        self.state.disconnect_all()
+        self.desk.close(self)
         post().leave(id(self))
+
+
+def _ink_on(colour: str) -> str:
+    """Black or white, whichever is read better on a colour."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "black" if 0.3 * red + 0.6 * green + 0.1 * blue > 140 else "white"
 
 
 def _destroyed(user: int, dock: "ref[AnalysisDock]", _widget: object = None) -> None:

@@ -7,7 +7,9 @@ import numpy as np
 from napari.layers import Shapes
 from numpy.typing import NDArray
 
+from napari_spt.analysis.layers import add_above
 from napari_spt.analysis.slide_analysis import Analysis
+from napari_spt.slides.slide_table import called
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
@@ -33,14 +35,14 @@ class Drawing:
         patch = 20 if lattice is None else lattice.l0_step_xy[0]
         self.layer = Shapes(
             ndim=2,
-            name=NAME,
+            name=called(NAME, slide),
             units=tuple(slide.units[-2:]),
             edge_color="#111111",
             edge_width=float(patch * slide.scale[-1] / 20),
             face_color=[1.0, 1.0, 1.0, 0.5],
-            metadata={"spt": {"map": "without", "of": analysis.key}},
+            metadata={"spt": {"map": "without", "of": analysis.key, "called": NAME}},
         )
-        viewer.add_layer(self.layer)
+        add_above(viewer, self.layer, slide)
         viewer.layers.selection.active = self.layer
         self.layer.mode = "add_polygon_lasso"
         self.layer.events.data.connect(self._on_data)

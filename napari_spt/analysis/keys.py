@@ -1,12 +1,14 @@
 """Keys: named actions that napari lists, and lets users change, in its settings."""
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from napari.components import ViewerModel
 from napari.settings import get_settings
 from napari.utils.action_manager import action_manager
+
+from napari_spt.parts.viewing import plain_viewer
 
 if TYPE_CHECKING:
     from napari_spt.analysis.dock import AnalysisDock
@@ -21,13 +23,8 @@ _docks: "WeakSet[AnalysisDock]" = WeakSet()
 
 
 def _dock_of(viewer: ViewerModel) -> "AnalysisDock | None":
-    wanted = _unwrapped(viewer)
-    return next((dock for dock in _docks if _unwrapped(dock.viewer) is wanted), None)
-
-
-def _unwrapped(viewer: Any) -> Any:
-    """The viewer behind the proxy that napari hands to plugins."""
-    return getattr(viewer, "__wrapped__", viewer)
+    wanted = plain_viewer(viewer)
+    return next((dock for dock in _docks if plain_viewer(dock.viewer) is wanted), None)
 
 
 def hide_maps(viewer: ViewerModel) -> Generator[None, None, None]:
@@ -41,7 +38,7 @@ def hide_maps(viewer: ViewerModel) -> Generator[None, None, None]:
         yield
     finally:
         # Also where the release of the key went to another window.
-        dock.renderer.show_maps()
+        dock.renderer.show_maps_soon()
 
 
 def next_region(viewer: ViewerModel) -> None:

@@ -28,6 +28,12 @@ class Lattice:
     l0_size_xy: tuple[int, int]
     l0_bounds_xy: tuple[int, int] = (0, 0)
 
+    def divided(self, parts: int) -> "Lattice":
+        """With each cell's sides divided into so many parts."""
+        width, height = self.l0_step_xy
+        step = (width / parts, height / parts)
+        return Lattice(step, self.l0_size_xy, self.l0_bounds_xy)
+
     def placing(self, slide: "Layer") -> dict[str, Any]:
         """What puts a layer of one pixel per cell exactly over the slide's pixels.
 

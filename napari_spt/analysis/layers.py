@@ -9,7 +9,16 @@ from napari.utils.colormaps import Colormap, DirectLabelColormap
 from numpy.typing import NDArray
 
 from napari_spt.analysis.lattice import Lattice
-from spt_core.insight.colours import UNSURE_COLOUR, heat_colours
+from napari_spt.parts.viewing import plain_viewer
+from napari_spt.slides.slide_table import called, table_of
+from spt_core.insight.colours import (
+    ATTENTION_RAMP,
+    HALO_COLOUR,
+    LIKENESS_RAMP,
+    UNSURE_COLOUR,
+    heat_colours,
+)
+from spt_core.insight.outlines import HALO, outlined
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
@@ -24,7 +33,8 @@ NAMES = {
     TISSUE: "Tissue found",
     REGION: "Region",
 }
-TISSUE_COLOUR = (0, 153, 136)
+RAMPS = {ATTENTION: ATTENTION_RAMP, LIKENESS: LIKENESS_RAMP}
+TISSUE_COLOUR = (60, 200, 0)
 UNSURE = "unsure"
 
 
@@ -69,7 +79,7 @@ class MapLayers:
             self.remove(kind)
             layer = Image(
                 values,
-                colormap=Colormap(heat_colours(), name="attention"),
+                colormap=Colormap(heat_colours(RAMPS[kind]), name=kind),
                 contrast_limits=limits,
                 blending="translucent",
                 interpolation2d="nearest",
@@ -92,9 +102,16 @@ class MapLayers:
         *,
         opacity: float,
         has_unsure: bool = False,
+        outline: int | None = None,
     ) -> Labels:
-        """Named classes by their numbers; see :func:`napari_labels`."""
+        """Named classes by their numbers; see :func:`napari_labels`.
+
+        ``outline`` draws lines around them instead of filling them, in so many pixels
+        per cell.
+        """
         drawn = napari_labels(labels, len(names))
+        if outline is not None:
+            drawn, lattice = outlined(drawn, outline), lattice.divided(outline)
         if has_unsure:
             names, colours = [*names, UNSURE], [*colours, UNSURE_COLOUR]
         colormap = label_colours(colours)
@@ -102,15 +119,15 @@ class MapLayers:
             "index": np.arange(len(names) + 1),
             "name": ["", *names],
         }
+        looks = [list(map(int, rgb)) for rgb in colours]
         layer = self.find(kind)
-        if layer is not None and layer.data.shape == drawn.shape:
+        if layer is not None:
             layer.data = drawn
             layer.features = features
-            if list(layer.metadata["spt"].get("names", ())) != list(names):
+            if layer.metadata["spt"].get("colours") != looks:
                 layer.colormap = colormap
             self._place(layer, lattice)
         else:
-            self.remove(kind)
             layer = Labels(
                 drawn,
                 colormap=colormap,
@@ -121,7 +138,7 @@ class MapLayers:
                 **lattice.placing(self.slide),
             )
             self._add(layer)
-        layer.metadata["spt"]["names"] = list(names)
+        layer.metadata["spt"] |= {"names": list(names), "colours": looks}
         layer.editable = False
         return layer
 
@@ -132,8 +149,6 @@ class MapLayers:
             lattice.world(self.slide, place)
             for place in ((left, top), (right, top), (right, bottom), (left, bottom))
         ]
-        width = 0.025 * max(abs(corners[1][1] - corners[0][1]), 1e-9)
-        frame = np.array(corners)
         layer = self.find(REGION)
         if layer is None:
             layer = Shapes(
@@ -142,31 +157,37 @@ class MapLayers:
                 **self._options(REGION),
             )
             self._add(layer)
+        # The layer may have moved with its slide.
+        frame = np.array([layer.world_to_data(corner) for corner in corners])
+        width = 0.025 * max(float(np.linalg.norm(frame[1] - frame[0])), 1e-9)
         layer.editable = True
-        if len(layer.data):
-            layer.data = [frame]
-            layer.edge_width = [width]
-        else:
-            layer.add_polygons(
-                frame, edge_width=width, edge_color="#111111", face_color="transparent"
-            )
+        # The wider one below is a halo: the frame is seen on dark tissue too.
+        layer.data = []
+        layer.add_polygons(
+            [frame, frame],
+            edge_width=[2.5 * width, width],
+            edge_color=["white", "#111111"],
+            face_color="transparent",
+        )
         layer.selected_data = set()
         layer.editable = False
-        show_or_hide(layer, True)
+        self.set_visible(layer, True)
         return layer
 
+    def set_visible(self, layer: Layer, is_visible: bool) -> None:
+        """Show or hide a map, at the latest when its slide comes to the front."""
+        table_of(self.viewer).set_visible(layer, is_visible)
+
     def _options(self, kind: str) -> dict[str, Any]:
+        what = NAMES[kind]
         return {
-            "name": NAMES[kind],
-            "metadata": {"spt": {"map": kind, "of": self.key}},
+            "name": called(what, self.slide),
+            "metadata": {"spt": {"map": kind, "of": self.key, "called": what}},
         }
 
     def _add(self, layer: Layer) -> None:
-        """Add a layer; what was selected stays selected."""
-        selected = set(self.viewer.layers.selection)
-        self.viewer.add_layer(layer)
-        if selected:
-            self.viewer.layers.selection = selected
+        """Add a layer above its slide; what was selected stays selected."""
+        add_above(self.viewer, layer, self.slide)
 
     def _place(self, layer: Layer, lattice: Lattice) -> None:
         for name, value in lattice.placing(self.slide).items():
@@ -178,10 +199,15 @@ class MapLayers:
                 setattr(layer, name, value)
 
 
-def show_or_hide(layer: Layer, is_visible: bool) -> None:
-    """Show or hide a layer; napari would draw anew what is so already."""
-    if layer.visible != is_visible:
-        layer.visible = is_visible
+def add_above(viewer: "Viewer", layer: Layer, slide: Layer) -> None:
+    """Add a layer on top of a slide's group; what was selected stays selected."""
+    layers = plain_viewer(viewer).layers
+    selected = set(layers.selection)
+    group = table_of(viewer).group_of(slide)
+    places = [layers.index(one) for one in group if one in layers]
+    layers.insert(1 + max(places, default=len(layers) - 1), layer)
+    if selected:
+        layers.selection = selected
 
 
 def napari_labels(labels: NDArray[np.floating], classes: int) -> NDArray[np.uint8]:
@@ -196,7 +222,8 @@ def napari_labels(labels: NDArray[np.floating], classes: int) -> NDArray[np.uint
 
 def label_colours(colours: Sequence[Sequence[int]]) -> DirectLabelColormap:
     clear = (0.0, 0.0, 0.0, 0.0)
-    table: dict[int | None, Any] = {None: clear, 0: clear}
+    halo = (*(part / 255 for part in HALO_COLOUR), 0.9)
+    table: dict[int | None, Any] = {None: clear, 0: clear, HALO: halo}
     for number, rgb in enumerate(colours, start=1):
         table[number] = (*(float(part) / 255 for part in rgb), 1.0)
     return DirectLabelColormap(color_dict=table)

@@ -1,93 +1,85 @@
 """Legends in view: what the colours over the slide mean, drawn above it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from qtpy.QtCore import QEvent, QObject, QRectF, QSize, Qt
-from qtpy.QtGui import QBrush, QColor, QLinearGradient, QPainter
+import numpy as np
+from numpy.typing import NDArray
+from qtpy.QtCore import QEvent, QObject, QPoint, QPointF, QRect, QSize, Qt
+from qtpy.QtGui import QWheelEvent
 from qtpy.QtWidgets import (
+    QApplication,
     QFrame,
-    QGridLayout,
+    QHBoxLayout,
     QLabel,
-    QSizePolicy,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
 
-from spt_core.insight.colours import heat_colours
+from napari_spt.analysis.legend_parts import ClassPart, HeatPart
+from napari_spt.parts.settings import remember, remembered
 
 MARGIN = 12
 PAPER, INK, EDGE = "rgba(255, 255, 255, 225)", "#1e1e1e", "rgba(0, 0, 0, 60)"
 
 
-class ColourBar(QWidget):
-    """The scale of numbers, from clear to full."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setAccessibleName("Colour scale")
-
-    def sizeHint(self) -> QSize:
-        height = self.fontMetrics().height()
-        return QSize(14 * height, round(0.8 * height))
-
-    def paintEvent(self, _event) -> None:
-        painter = QPainter(self)
-        area = QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5)
-        ramp = QLinearGradient(area.left(), 0, area.right(), 0)
-        colours = heat_colours()
-        for place, (red, green, blue, alpha) in enumerate(colours):
-            ramp.setColorAt(
-                place / (len(colours) - 1),
-                QColor.fromRgbF(float(red), float(green), float(blue), float(alpha)),
-            )
-        painter.setPen(QColor(0, 0, 0, 90))
-        painter.setBrush(QBrush(ramp))
-        painter.drawRoundedRect(area, 2, 2)
-        painter.end()
-
-
-class Swatch(QWidget):
-    """A square of a class's colour."""
-
-    def __init__(self, rgb: Sequence[int]) -> None:
-        super().__init__()
-        self.colour = QColor(*(int(part) for part in rgb))
-        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
-
-    def sizeHint(self) -> QSize:
-        side = round(0.8 * self.fontMetrics().height())
-        return QSize(side, side)
-
-    def paintEvent(self, _event) -> None:
-        painter = QPainter(self)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self.colour)
-        painter.drawRoundedRect(QRectF(self.rect()), 2, 2)
-        painter.end()
-
-
 class Legend(QFrame):
-    """A card in the corner of the canvas; the mouse goes through it."""
+    """A card on the canvas, where the tissue is not; it can be moved and folded.
+
+    Attributes
+    ----------
+    tissue
+        Gives the places (n, 2) of tissue on the canvas, in its pixels (x, y).
+    """
 
     def __init__(self, canvas: QWidget) -> None:
         super().__init__(canvas)
+        self.tissue: Callable[[], NDArray[np.floating] | None] = lambda: None
         self.setObjectName("spt_legend")
-        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setAccessibleName("Legend")
+        self.setCursor(Qt.CursorShape.OpenHandCursor)
+        self.setToolTip("Drag it elsewhere; a double click puts it back")
         # On paper in both themes: it lies over a slide, which is bright in both.
         self.setStyleSheet(
             f"#spt_legend {{ background: {PAPER}; border: 1px solid {EDGE};"
             " border-radius: 6px; }"
             f"#spt_legend QWidget {{ background: transparent; color: {INK}; }}"
+            "#spt_legend QToolButton { border: none; padding: 0px; }"
+            f"#spt_legend QToolButton:focus {{ border: 2px solid {INK}; }}"
         )
-        self.box = QVBoxLayout(self)
-        self.box.setContentsMargins(12, 8, 12, 10)
+        self.fold = QToolButton()
+        self.fold.setArrowType(Qt.ArrowType.DownArrow)
+        self.fold.setCheckable(True)
+        self.fold.setAccessibleName("Legend: show or hide")
+        self.fold.setToolTip("Show or hide the legend")
+        self.fold.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.title = QLabel("<b>Legend</b>")
+        head = QHBoxLayout()
+        head.setSpacing(4)
+        head.addWidget(self.fold)
+        head.addWidget(self.title, stretch=1)
+        self.content = QWidget()
+        self.box = QVBoxLayout(self.content)
+        self.box.setContentsMargins(0, 0, 0, 0)
         self.box.setSpacing(4)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(10, 6, 12, 8)
+        outer.setSpacing(4)
+        outer.addLayout(head)
+        outer.addWidget(self.content)
+        kept = remembered("legend", {})
+        self._place: tuple[float, float] | None = _pair(kept.get("place"))
+        self._is_folded = bool(kept.get("folded", False))
+        # Opened by hand where it hides most of a small canvas.
+        self._is_wanted = False
+        self._corner = 0
+        self._grip: QPoint | None = None
+        self.fold.clicked.connect(self._on_fold)
         canvas.installEventFilter(self)
         self.hide()
 
-    def show_parts(self, parts: Sequence["HeatPart | ClassPart"]) -> None:
+    def show_parts(self, parts: Sequence[HeatPart | ClassPart]) -> None:
         while self.box.count():
             item = self.box.takeAt(0)
             widget = item.widget()
@@ -99,104 +91,164 @@ class Legend(QFrame):
                 self.box.addSpacing(6)
             self.box.addWidget(part)
             part.show()  # at once: what is not shown yet takes no room
+        is_new = self.isHidden()
         self.setVisible(bool(parts))
-        self.place()
+        self.place(looks_around=is_new)
 
-    def place(self) -> None:
-        """Lie in the upper left corner: below come scale bar and notifications."""
+    # Where it lies
+
+    def place(self, *, looks_around: bool = False) -> None:
+        """Lie where it was put, or else in a corner.
+
+        ``looks_around`` takes the corner with the least tissue.
+        """
         canvas = self.parentWidget()
         if canvas is None:
             return
         self.ensurePolished()
-        edges = self.box.contentsMargins()
+        size = self._fit(canvas)
+        free = (canvas.width() - size.width(), canvas.height() - size.height())
+        if self._place is not None:
+            x, y = (
+                round(part * max(room, 0))
+                for part, room in zip(self._place, free, strict=True)
+            )
+        else:
+            corners = self._corners(free)
+            if looks_around:
+                self._corner = self._emptiest(corners, size)
+            x, y = corners[self._corner]
+        self.setGeometry(x, y, size.width(), size.height())
+        self.raise_()
+
+    def make_way(self) -> None:
+        """Go to another corner where tissue has come below and a corner is free."""
+        if self._place is None and self.isVisible() and self._covered(self.geometry()):
+            self.place(looks_around=True)
+
+    def _fit(self, canvas: QWidget) -> QSize:
+        """Its size on a canvas: folded where it would hide most of it."""
+        edges = self.layout().contentsMargins()
         most = max(120, canvas.width() - 2 * MARGIN) - edges.left() - edges.right()
         for part in self._parts():
             part.fit(most)
+        self._open(not self._is_folded)
+        size = self._wanted_size()
+        is_large = (
+            size.height() > canvas.height() - 2 * MARGIN
+            or size.width() * size.height() > 0.4 * canvas.width() * canvas.height()
+        )
+        if is_large and not self._is_folded and not self._is_wanted:
+            self._open(False)
+            size = self._wanted_size()
+        return size
+
+    def _wanted_size(self) -> QSize:
+        self.content.layout().activate()
         self.layout().activate()
         wanted = self.sizeHint()
         height = max(wanted.height(), self.heightForWidth(wanted.width()))
-        self.setGeometry(MARGIN, MARGIN, wanted.width(), height)
-        self.raise_()
+        return QSize(wanted.width(), height)
 
-    def _parts(self) -> list["HeatPart | ClassPart"]:
+    def _open(self, is_open: bool) -> None:
+        self.content.setVisible(is_open)
+        self.fold.setChecked(is_open)
+        arrow = Qt.ArrowType.DownArrow if is_open else Qt.ArrowType.RightArrow
+        self.fold.setArrowType(arrow)
+
+    def _corners(self, free: tuple[int, int]) -> list[tuple[int, int]]:
+        """The upper ones first: below come scale bar and notifications."""
+        right, bottom = (max(MARGIN, room - MARGIN) for room in free)
+        above_bar = max(MARGIN, bottom - 3 * MARGIN)
+        return [(MARGIN, MARGIN), (right, MARGIN), (MARGIN, bottom), (right, above_bar)]
+
+    def _emptiest(self, corners: Sequence[tuple[int, int]], size: QSize) -> int:
+        covered = [self._covered(QRect(QPoint(*one), size)) for one in corners]
+        return covered.index(min(covered))
+
+    def _covered(self, area: QRect) -> int:
+        """How many places of tissue an area hides."""
+        tissue = self.tissue()
+        if tissue is None or not len(tissue):
+            return 0
+        x, y = tissue.T
+        inside = (x >= area.left()) & (x <= area.right())
+        inside &= (y >= area.top()) & (y <= area.bottom())
+        return int(np.count_nonzero(inside))
+
+    # What the mouse does
+
+    def mousePressEvent(self, event) -> None:
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._grip = event.position().toPoint()
+            self.setCursor(Qt.CursorShape.ClosedHandCursor)
+
+    def mouseMoveEvent(self, event) -> None:
+        canvas = self.parentWidget()
+        if self._grip is None or canvas is None:
+            return
+        wanted = self.mapToParent(event.position().toPoint()) - self._grip
+        right, bottom = canvas.width() - self.width(), canvas.height() - self.height()
+        x, y = (
+            min(max(0, at), max(0, end))
+            for at, end in ((wanted.x(), right), (wanted.y(), bottom))
+        )
+        self.move(x, y)
+        self._place = (x / max(right, 1), y / max(bottom, 1))
+
+    def mouseReleaseEvent(self, _event) -> None:
+        self._grip = None
+        self.setCursor(Qt.CursorShape.OpenHandCursor)
+        self._keep()
+
+    def mouseDoubleClickEvent(self, _event) -> None:
+        self._place = None
+        self._keep()
+        self.place(looks_around=True)
+
+    def wheelEvent(self, event) -> None:
+        """Zoom, as if it were not there."""
+        canvas = self.parentWidget()
+        if canvas is None:
+            return
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents, True)
+        place = self.mapToParent(event.position().toPoint())
+        below = canvas.childAt(place)
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents, False)
+        if below is None or below is self or self.isAncestorOf(below):
+            event.ignore()
+            return
+        passed = QWheelEvent(
+            QPointF(below.mapFrom(canvas, place)),
+            event.globalPosition(),
+            event.pixelDelta(),
+            event.angleDelta(),
+            event.buttons(),
+            event.modifiers(),
+            event.phase(),
+            event.inverted(),
+        )
+        QApplication.sendEvent(below, passed)
+
+    def _on_fold(self, is_open: bool) -> None:
+        self._is_folded, self._is_wanted = not is_open, is_open
+        self._keep()
+        self.place()
+
+    def _keep(self) -> None:
+        remember("legend", {"place": self._place, "folded": self._is_folded})
+
+    def _parts(self) -> list[HeatPart | ClassPart]:
         widgets = (self.box.itemAt(n).widget() for n in range(self.box.count()))
         return [one for one in widgets if isinstance(one, HeatPart | ClassPart)]
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Resize and self.isVisible():
-            self.place()
+            self.place(looks_around=True)
         return super().eventFilter(watched, event)
 
 
-class HeatPart(QWidget):
-    """The legend of numbers: a scale, what its ends mean, and a sentence."""
-
-    def __init__(self, title: str, ends: Sequence[str], sentences: Sequence[str]):
-        super().__init__()
-        box = QVBoxLayout(self)
-        box.setContentsMargins(0, 0, 0, 0)
-        box.setSpacing(2)
-        box.addWidget(QLabel(f"<b>{title}</b>"))
-        box.addWidget(ColourBar())
-        row = QGridLayout()
-        row.setHorizontalSpacing(8)
-        self.low, self.high = (QLabel(words) for words in ends)
-        top, right = Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag.AlignRight
-        self.low.setAlignment(top)
-        self.high.setAlignment(top | right)
-        row.addWidget(self.low, 0, 0)
-        row.addWidget(self.high, 0, 1)
-        row.setColumnStretch(1, 1)
-        box.addLayout(row)
-        for words in sentences:
-            sentence = QLabel(words)
-            sentence.setWordWrap(True)
-            box.addWidget(sentence)
-
-    def fit(self, most: int) -> None:
-        """Be no wider than ``most`` pixels."""
-        width = min(17 * self.fontMetrics().height(), most)
-        self.high.setWordWrap(False)
-        ends = self.low.sizeHint().width() + self.high.sizeHint().width()
-        self.high.setWordWrap(ends + 8 > width)
-        self.setFixedWidth(width)
-
-
-class ClassPart(QWidget):
-    """The legend of classes: a square of its colour and the name."""
-
-    def __init__(
-        self, title: str, names: Sequence[str], colours: Sequence[Sequence[int]]
-    ) -> None:
-        super().__init__()
-        self.grid = QGridLayout(self)
-        self.grid.setContentsMargins(0, 0, 0, 0)
-        self.grid.setVerticalSpacing(2)
-        self.grid.setHorizontalSpacing(8)
-        self.grid.addWidget(QLabel(f"<b>{title}</b>"), 0, 0, 1, 4)
-        self.entries = [
-            (Swatch(rgb), QLabel(name))
-            for name, rgb in zip(names, colours, strict=True)
-        ]
-        self.grid.setColumnStretch(1, 1)
-        self.grid.setColumnStretch(3, 1)
-        self._lay_out(2)
-
-    def fit(self, most: int) -> None:
-        """Be no wider than ``most`` pixels: side by side, or else one below another."""
-        for _, name in self.entries:
-            name.setWordWrap(False)
-        self._lay_out(2)
-        if self.grid.sizeHint().width() > most:
-            self._lay_out(1)
-            for _, name in self.entries:
-                name.setWordWrap(True)
-        self.setMaximumWidth(most)
-
-    def _lay_out(self, columns: int) -> None:
-        for number, (swatch, name) in enumerate(self.entries):
-            row, side = divmod(number, columns)
-            self.grid.addWidget(swatch, row + 1, 2 * side)
-            self.grid.addWidget(name, row + 1, 2 * side + 1)
-        self.grid.setColumnStretch(3, columns - 1)
-        self.grid.invalidate()
+def _pair(kept: Any) -> tuple[float, float] | None:
+    if not isinstance(kept, list | tuple) or len(kept) != 2:
+        return None
+    return float(kept[0]), float(kept[1])

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from spt_core.hints import Hint
-from spt_core.insight.colours import LIMITS
+from spt_core.insight.colours import FILL_OPACITY, LIMITS
 
 TIMES, PERCENTILE = "times average", "percentile"
 # What counts as weak: less than an even share.
@@ -38,6 +38,7 @@ class MapSettings:
     hides_weak: bool = False
     smoothing: float = 0.0
     opacity: float = 0.7
+    kinds_opacity: float = FILL_OPACITY
     shows_attention: bool = True
     shows_classes: bool = True
 

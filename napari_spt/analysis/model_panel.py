@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,17 @@ from qtpy.QtWidgets import (
     QDialogButtonBox,
     QFileDialog,
     QHBoxLayout,
+    QInputDialog,
     QLabel,
+    QMenu,
     QPushButton,
     QSizePolicy,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
 
+from napari_spt.analysis.model_names import NamedModel, labels, named_model, rename
 from napari_spt.analysis.panel import Panel
 from napari_spt.analysis.state import AnalysisState
 from napari_spt.parts.settings import remember, remembered
@@ -33,6 +38,12 @@ if TYPE_CHECKING:
 NONE_WORDS = "No model: map the tissue"
 FILE_WORDS = "Choose a file…"
 BUNDLED_WORDS = "Demonstration model"
+DOUBT = f"Made to try things out. {DEMONSTRATION}"
+# What can be done where no model fits, of what there is.
+INSTEAD = (
+    'Instead: <a href="tissue">map the tissue</a> without a model, '
+    '<a href="file">open one</a>, or train one with “spt train”.'
+)
 _RECENT = 6
 
 
@@ -54,13 +65,29 @@ class ModelPanel(Panel):
         self.about = QPushButton("About")
         self.about.setAccessibleName("About this model")
         self.about.setToolTip("What this model was trained for, on what, how well")
-        self.doubt = _text(f"Made to try things out. {DEMONSTRATION}")
+        self.more = QToolButton()
+        self.more.setText("⋯")
+        self.more.setAccessibleName("Rename this model, or remove it from the list")
+        self.more.setToolTip("Rename it, or remove it from the list")
+        self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        menu = QMenu(self.more)
+        self.rename_action = menu.addAction("Rename…", self.ask_name)
+        self.remove_action = menu.addAction("Remove from the list", self.remove)
+        self.more.setMenu(menu)
+        self.doubt = _text("")
         self.doubt.setAccessibleName("What to know of this model")
+        self.doubt.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextBrowserInteraction
+        )
+        self.doubt.linkActivated.connect(self._on_link)
         row = QHBoxLayout()
+        row.setSpacing(4)
         row.addWidget(self.list, stretch=1)
+        row.addWidget(self.more)
         row.addWidget(self.about)
         self.box.addLayout(row)
         self.box.addWidget(self.doubt)
+        self._named: dict[str, NamedModel] = {}
         self._last = 0
         self._fill()
         self.list.activated.connect(self._on_activated)
@@ -79,10 +106,12 @@ class ModelPanel(Panel):
             self.list.addItem(BUNDLED_WORDS, str(bundled))
             if chosen == "bundled":
                 chosen = str(bundled)
-        for path in recent_models():
-            self.list.addItem(Path(path).stem, path)
+        named = [one for path in recent_models() if (one := _named(path)) is not None]
+        self._named = {str(one.path): one for one in named}
+        for one, label in zip(named, labels(named), strict=True):
+            self.list.addItem(label, str(one.path))
             self.list.setItemData(
-                self.list.count() - 1, path, Qt.ItemDataRole.ToolTipRole
+                self.list.count() - 1, one.tooltip, Qt.ItemDataRole.ToolTipRole
             )
         self.list.addItem(NONE_WORDS, "")
         self.list.addItem(FILE_WORDS, None)
@@ -137,12 +166,63 @@ class ModelPanel(Panel):
         path = self.list.itemData(index)
         model = Path(path) if path else None
         self.about.setEnabled(model is not None)
-        is_demonstration = False
+        named = self._named.get(str(path)) if path else None
+        # What came with the package keeps its name and its place in the list.
+        self.more.setEnabled(named is not None)
+        self._show_facts(model, named)
+        self.list.setToolTip(
+            named.tooltip if named else "The model that looks at the slide"
+        )
+        self.state.choose_model(model, self.list.itemText(index))
+
+    def _show_facts(self, model: Path | None, named: NamedModel | None) -> None:
+        """What the chosen model answers; of one that shows off, what to do instead."""
+        words = ""
         if model is not None:
             with suppress(InputError):
-                is_demonstration = read_model_words(model).card.demonstration
-        self.doubt.setVisible(is_demonstration)
-        self.state.choose_model(model, self.list.itemText(index))
+                if read_model_words(model).card.demonstration:
+                    words = DOUBT if self._named else f"{DOUBT} {INSTEAD}"
+        if not words and named is not None:
+            words = escape(named.facts)
+        self.doubt.setText(words)
+        self.doubt.setVisible(bool(words))
+
+    def _on_link(self, link: str) -> None:
+        if link == "tissue":
+            self.choose_none()
+        else:
+            self._ask_file()
+
+    # Names, and the list itself
+
+    def ask_name(self) -> None:
+        """Ask what to call the chosen model."""
+        model = self.state.model
+        if model is None:
+            return
+        named = self._named.get(str(model))
+        self.naming = QInputDialog(self)
+        self.naming.setWindowTitle("Rename the model")
+        self.naming.setLabelText("Call this model:")
+        self.naming.setTextValue("" if named is None else named.title)
+        self.naming.textValueSelected.connect(lambda name: self.rename(model, name))
+        self.naming.open()
+
+    def rename(self, model: Path, name: str) -> None:
+        rename(model, name)
+        self._fill()
+        self._take(self.list.currentIndex())
+
+    def remove(self) -> None:
+        """Take the chosen model off the list; its file stays."""
+        model = self.state.model
+        if model is None:
+            return
+        left = [path for path in remembered("recent_models", []) if path != str(model)]
+        remember("recent_models", left)
+        remember("model", "bundled")
+        self._fill()
+        self._take(self.list.currentIndex())
 
     def _ask_file(self) -> None:
         folder = str(Path(remembered("model", "")).parent)
@@ -175,6 +255,14 @@ class CardDialog(QDialog):
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
         buttons.rejected.connect(self.reject)
         box.addWidget(buttons)
+
+
+def _named(path: str) -> NamedModel | None:
+    """A model by its name; None where its file is none any more."""
+    try:
+        return named_model(read_model_words(path))
+    except (InputError, OSError):
+        return None
 
 
 def recent_models() -> list[str]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from napari.utils.notifications import show_error
 
 from napari_spt import PLUGIN
+from napari_spt.analysis.desk import desk_of
 from napari_spt.slides.slide_source import slide_source
 
 if TYPE_CHECKING:
@@ -12,8 +13,12 @@ if TYPE_CHECKING:
 
 
 def open_analysis(viewer: "Viewer") -> None:
-    """Show the dock that analyses slides."""
-    viewer.window.add_plugin_dock_widget(PLUGIN, "Slide analysis")
+    """Show the dock that analyses slides: the one that is open, or else a new one."""
+    dock = desk_of(viewer).dock
+    if dock is None or dock.is_closed:
+        viewer.window.add_plugin_dock_widget(PLUGIN, "Slide analysis")
+    else:
+        dock.come_forward()
     layer = viewer.layers.selection.active
     if layer is not None and slide_source(layer) is None:
         show_error(

@@ -8,22 +8,30 @@ from numpy.typing import NDArray
 
 from napari_spt.analysis import layers as _layers
 from napari_spt.analysis.lattice import Lattice
-from napari_spt.analysis.layers import MapLayers, show_or_hide
-from napari_spt.analysis.legends import ClassPart, HeatPart
+from napari_spt.analysis.layers import MapLayers
+from napari_spt.analysis.legend_parts import ClassPart, HeatPart
 from napari_spt.analysis.map_settings import PERCENTILE, TIMES, WEAK, MapSettings
 from napari_spt.analysis.slide_analysis import Analysis
 from napari_spt.analysis.status import HoverTable
-from napari_spt.analysis.words import tissue_kind_names
 from napari_spt.parts.viewing import camera
-from spt_core.insight.colours import EVEN, NOT_WHERE, UNSURE_COLOUR, class_colour
+from spt_core.insight.colours import (
+    EVEN,
+    FILL_OPACITY,
+    LIKENESS_RAMP,
+    NOT_WHERE,
+    UNSURE_COLOUR,
+    class_colour,
+)
+from spt_core.insight.outlines import outline_factor
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
 
-CLASS_OPACITY = 0.35
 # Over it the attention's colours are to be seen as they are: classes in outline alone.
-OUTLINE_OPACITY = 0.6
+OUTLINE_OPACITY = 0.95
 LIKENESS_OPACITY = 0.75
+# Places of tissue that a legend looks at.
+MOST_TISSUE = 4000
 # From patches of 40 to 200 screen pixels (as powers of 2) maps fade to a fifth.
 FADING = ((5.3, 7.6), (1.0, 0.2))
 
@@ -48,6 +56,7 @@ class SlideOverlay:
         self.hover: HoverTable | None = None
         self.is_even = False
         self.is_outlined = False
+        self._classes: NDArray[np.float32] | None = None
         self._wanted: dict[str, bool] = {}
 
     @property
@@ -98,16 +107,8 @@ class SlideOverlay:
             # A model that names nothing of the slide names nothing of its parts.
             self.layers.remove(_layers.CLASSES)
             return
-        labels = self._raster(found.labels, found.xy)
-        layer = self.layers.show_labels(
-            _layers.CLASSES,
-            labels,
-            lattice,
-            found.classes,
-            [class_colour(number) for number in range(len(found.classes))],
-            opacity=CLASS_OPACITY,
-            has_unsure=True,
-        )
+        labels = self._classes = self._raster(found.labels, found.xy)
+        layer = self._show_classes(self._outline)
         self.follow_class_control(view)
         self.outline_classes()
         self._move_below_attention(layer)
@@ -123,15 +124,16 @@ class SlideOverlay:
         found, lattice = self.analysis.tissue_map, self.analysis.lattice
         if found is None or lattice is None:
             return
+        labels, titles = self._raster(found.labels, found.xy), found.kinds.titles
         self.layers.show_labels(
             _layers.KINDS,
-            self._raster(found.labels, found.xy),
+            labels,
             lattice,
-            tissue_kind_names(found),
+            titles,
             found.kinds.rgb.tolist(),
-            opacity=CLASS_OPACITY,
+            opacity=FILL_OPACITY * self.fade,
         )
-        self._update_hover()
+        self._update_hover(kinds=labels, kind_names=tuple(titles))
 
     def draw_tissue_mask(self) -> None:
         """Where tissue was found, which explains that there is none."""
@@ -144,7 +146,7 @@ class SlideOverlay:
             Lattice(tissue.l0_scale_xy, slide.l0_size_xy, slide.l0_bounds_xy),
             ["tissue"],
             [_layers.TISSUE_COLOUR],
-            opacity=CLASS_OPACITY,
+            opacity=FILL_OPACITY,
         )
 
     def draw_likeness(self, row: int) -> None:
@@ -159,15 +161,15 @@ class SlideOverlay:
             np.maximum(like, 0),
             lattice,
             (0.0, 1.0),
-            opacity=LIKENESS_OPACITY,
+            opacity=LIKENESS_OPACITY * self.fade,
         )
-        show_or_hide(drawn, True)
+        self.layers.set_visible(drawn, True)
         self.frame((int(places[row][0]), int(places[row][1])))
         # One map at a time: no colour of this one is to be mixed.
         for kind in (_layers.ATTENTION, _layers.CLASSES, _layers.KINDS):
             layer = self.layers.find(kind)
             if layer is not None:
-                show_or_hide(layer, False)
+                self.layers.set_visible(layer, False)
         self._update_hover()
 
     def end_likeness(self) -> None:
@@ -175,7 +177,7 @@ class SlideOverlay:
         self._wanted.clear()
         kinds = self.layers.find(_layers.KINDS)
         if kinds is not None:
-            kinds.visible = True
+            self.layers.set_visible(kinds, True)
 
     def frame(self, l0_xy: tuple[int, int]) -> None:
         """Draw a frame around one patch."""
@@ -196,39 +198,96 @@ class SlideOverlay:
         layer = self.layers.find(_layers.CLASSES)
         if layer is None:
             return
-        heats = (_layers.ATTENTION, _layers.LIKENESS)
-        self.is_outlined = any(self.is_visible(kind) for kind in heats)
+        wanted = self._outline
+        self.is_outlined = wanted is not None
         ours = layer.metadata["spt"]
-        if ours.get("is_outlined") != self.is_outlined:
+        if ours.get("outline") != wanted and self._classes is not None:
+            self._show_classes(wanted)
+        if "is_outlined" not in ours or ours["is_outlined"] != self.is_outlined:
             ours["is_outlined"] = self.is_outlined
-            layer.contour = int(self.is_outlined)
-            layer.opacity = self._class_opacity * self.fade
+            layer.opacity = self._class_opacity
+
+    @property
+    def _outline(self) -> int | None:
+        """Into how many pixels to divide cells for lines; None fills the classes."""
+        heats = (_layers.ATTENTION, _layers.LIKENESS)
+        lattice, labels = self.analysis.lattice, self._classes
+        if not any(self.is_visible(kind) for kind in heats):
+            return None
+        if lattice is None or labels is None:
+            return 1
+        return outline_factor(labels.shape, self._screen_patch)
+
+    def _show_classes(self, outline: int | None) -> Layer:
+        found, lattice = self.analysis.class_map, self.analysis.lattice
+        layer = self.layers.show_labels(
+            _layers.CLASSES,
+            self._classes,
+            lattice,
+            found.classes,
+            [class_colour(number) for number in range(len(found.classes))],
+            opacity=self._class_opacity,
+            has_unsure=True,
+            outline=outline,
+        )
+        layer.metadata["spt"]["outline"] = outline
+        return layer
 
     @property
     def fade(self) -> float:
         """How much of the maps' opacity is left: near by, the tissue is to be seen."""
+        if self.analysis.lattice is None:
+            return 1.0
+        return float(np.interp(np.log2(max(self._screen_patch, 1)), *FADING))
+
+    @property
+    def _screen_patch(self) -> float:
+        """How many pixels of the screen a patch is wide."""
         lattice = self.analysis.lattice
         if lattice is None:
             return 1.0
         scale = abs(self.analysis.layer.scale[-1])
-        screen = lattice.l0_step_xy[0] * scale * camera(self.viewer).zoom
-        return float(np.interp(np.log2(max(screen, 1)), *FADING))
+        return float(lattice.l0_step_xy[0] * scale * camera(self.viewer).zoom)
 
     def follow_zoom(self, view: MapSettings) -> None:
         fade = self.fade
         for kind, opacity in (
-            (_layers.ATTENTION, view.opacity),
+            (_layers.ATTENTION, view.opacity * fade),
+            (_layers.LIKENESS, LIKENESS_OPACITY * fade),
             (_layers.CLASSES, self._class_opacity),
-            (_layers.KINDS, CLASS_OPACITY),
+            (_layers.KINDS, view.kinds_opacity * fade),
         ):
             layer = self.layers.find(kind)
-            if layer is not None and abs(layer.opacity - opacity * fade) > 0.004:
-                layer.opacity = opacity * fade
+            if layer is not None and abs(layer.opacity - opacity) > 0.004:
+                layer.opacity = opacity
+        self.outline_classes()
+
+    def tissue_on_canvas(self, size_xy: tuple[int, int]) -> NDArray[np.float64] | None:
+        """Places (n, 2) of tissue on a canvas of such a size, in its pixels (x, y)."""
+        tissue, lattice = self.analysis.tissue, self.analysis.lattice
+        if tissue is None or lattice is None:
+            return None
+        rows, cols = np.nonzero(tissue.mask)
+        some = slice(None, None, max(1, len(rows) // MOST_TISSUE))
+        l0_xy = np.stack([cols[some] + 0.5, rows[some] + 0.5], axis=1)
+        l0_xy = l0_xy * np.asarray(tissue.l0_scale_xy)
+        origin, right, down = (
+            np.asarray(lattice.world(self.analysis.layer, place))
+            for place in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))
+        )
+        world = (
+            origin + l0_xy[:, :1] * (right - origin) + l0_xy[:, 1:] * (down - origin)
+        )
+        eye = camera(self.viewer)
+        seen = (world - np.asarray(eye.center[-2:])) * eye.zoom
+        return seen[:, ::-1] + np.asarray(size_xy) / 2
 
     def legend_parts(self, view: MapSettings) -> list[HeatPart | ClassPart]:
         parts: list[HeatPart | ClassPart] = []
         if self.is_visible(_layers.LIKENESS):
-            parts.append(HeatPart("More like this", ["unlike", "the same"], []))
+            parts.append(
+                HeatPart("More like this", ["unlike", "the same"], [], LIKENESS_RAMP)
+            )
         elif self.is_visible(_layers.ATTENTION):
             parts.append(_attention_part(view, is_even=self.is_even))
         found = self.analysis.class_map
@@ -243,19 +302,21 @@ class SlideOverlay:
             )
         kinds = self.analysis.tissue_map
         if kinds is not None and self.is_visible(_layers.KINDS):
-            names, colours = tissue_kind_names(kinds), kinds.kinds.rgb.tolist()
+            names, colours = kinds.kinds.titles, kinds.kinds.rgb.tolist()
             parts.append(ClassPart("Kinds of tissue", names, colours))
         return parts
 
     @property
     def _class_opacity(self) -> float:
-        return OUTLINE_OPACITY if self.is_outlined else CLASS_OPACITY
+        """Lines cover no tissue: they are not faded."""
+        return OUTLINE_OPACITY if self.is_outlined else FILL_OPACITY * self.fade
 
     def _follow_control(self, layer: Layer, wanted: bool) -> None:
         """Follow the control when it changes; in between, the user's own hiding."""
-        if self._wanted.get(layer.name) != wanted:
-            self._wanted[layer.name] = wanted
-            layer.visible = wanted
+        kind = layer.metadata["spt"]["map"]
+        if self._wanted.get(kind) != wanted:
+            self._wanted[kind] = wanted
+            self.layers.set_visible(layer, wanted)
 
     def _move_below_attention(self, layer: Layer) -> None:
         attention = self.layers.find(_layers.ATTENTION)
@@ -273,6 +334,8 @@ class SlideOverlay:
                 "times": before.times,
                 "shares": before.shares,
                 "classes": before.classes,
+                "kinds": before.kinds,
+                "kind_names": before.kind_names,
                 **known,
             }
         self.hover = HoverTable(

@@ -10,6 +10,8 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
 )
 
+from spt_core.slides.properties import doubt_note
+
 USUAL = {"10×": 1.0, "20×": 0.5, "40×": 0.25}
 
 
@@ -23,10 +25,7 @@ class PixelSizeQuestion(QFrame):
 
     def __init__(self) -> None:
         super().__init__()
-        self.words = QLabel(
-            "This slide does not say how large a pixel is. At which magnification "
-            "was it scanned?"
-        )
+        self.words = QLabel()
         self.words.setWordWrap(True)
         self.value = QDoubleSpinBox()
         self.value.setDecimals(3)
@@ -63,9 +62,23 @@ class PixelSizeQuestion(QFrame):
         """The answer; None as long as there is none."""
         return self.value.value() or None
 
-    def ask(self, key: str, l0_size_xy: tuple[int, int], answer: float | None) -> None:
-        """Ask about the slide known by ``key``; ``answer`` is what was said before."""
+    def ask(
+        self,
+        key: str,
+        l0_size_xy: tuple[int, int],
+        answer: float | None,
+        *,
+        doubted_xy: tuple[float, float] | None = None,
+    ) -> None:
+        """Ask about the slide known by ``key``; ``answer`` is what was said before.
+
+        ``doubted_xy`` is what its file says and is not believed.
+        """
         self._key, self._size = key, l0_size_xy
+        why = "This slide does not say how large a pixel is."
+        if doubted_xy is not None:
+            why = doubt_note(doubted_xy)
+        self.words.setText(f"{why} At which magnification was it scanned?")
         if self.um != answer:
             with QSignalBlocker(self.value):
                 self.value.setValue(answer or 0.0)

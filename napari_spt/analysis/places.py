@@ -1,10 +1,14 @@
 """Places of a slide worth a look, with what is said under their pictures."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from napari_spt.analysis.map_settings import TIMES, MapSettings
 from spt_core.insight.results import Prediction
 from spt_core.insight.tissue_map import TissueMap
+
+if TYPE_CHECKING:
+    from napari_spt.analysis.state import ComparedPatch
 
 # Places like no others that are shown.
 MOST_ODD = 12
@@ -36,6 +40,27 @@ def top_places(prediction: Prediction, view: MapSettings) -> list[Place]:
             f"{times[one.row]:.1f} ×",
         )
         for one in choose_regions(prediction.p, times)
+    ]
+
+
+def alike_places(compared: "ComparedPatch") -> list[Place]:
+    """Places most like a chosen one, which comes first."""
+    from spt_core.insight.similarity import most_alike
+
+    analysis = compared.analysis
+    known, xy, lattice = analysis.look_alikes, analysis.look_alikes_xy, analysis.lattice
+    if known is None or xy is None or lattice is None:
+        return []
+    like = known.like([compared.row])
+    return [
+        Place(
+            (int(xy[row][0]), int(xy[row][1])),
+            "alike",
+            "this"
+            if row == compared.row
+            else f"{100 * max(0.0, float(like[row])):.0f} %",
+        )
+        for row in most_alike(like, xy, lattice.l0_step_xy)
     ]
 
 

@@ -9,6 +9,7 @@ def remembered_view() -> MapSettings:
     kept = remembered("view", {})
     return MapSettings(
         opacity=int(kept.get("opacity", 70)) / 100,
+        kinds_opacity=int(kept.get("kinds_opacity", 50)) / 100,
         smoothing=int(kept.get("smoothing", 0)) / 10,
         hides_weak=bool(kept.get("hides_weak", False)),
     )
@@ -31,6 +32,7 @@ def keep(state: AnalysisState) -> None:
         "view",
         {
             "opacity": round(100 * view.opacity),
+            "kinds_opacity": round(100 * view.kinds_opacity),
             "smoothing": round(10 * view.smoothing),
             "hides_weak": view.hides_weak,
         },

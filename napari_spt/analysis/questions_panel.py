@@ -1,17 +1,21 @@
 """Questions about an analysed slide: what is like this, what if not, is it right."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from napari.utils.notifications import show_error, show_info
+from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QPushButton
 
 from napari_spt.analysis.curve import Curve
 from napari_spt.analysis.drawing import Drawing
 from napari_spt.analysis.panel import Panel
+from napari_spt.analysis.places import alike_places
+from napari_spt.analysis.region_strip import RegionStrip
 from napari_spt.analysis.session import Session
-from napari_spt.analysis.slide_analysis import Change
+from napari_spt.analysis.slide_analysis import Analysis, Change
 from napari_spt.analysis.state import AnalysisState, ComparedPatch
 from napari_spt.analysis.words import (
     check_words,
@@ -36,8 +40,8 @@ if TYPE_CHECKING:
 
 CLICK = "Click a place on the slide."
 LIKE_SHOWN = (
-    "The brighter, the more alike. Click another place, or press the button again to "
-    "end."
+    "The brighter, the more alike; the likest are below. Click another place, or press "
+    "the button again to end."
 )
 DRAW = "Draw around a part of the slide: press, go round, let go."
 DRAW_MORE = "Draw another part, or press the button again to end."
@@ -61,10 +65,12 @@ class QuestionsPanel(Panel):
         }
     )
 
+    chosen = Signal(object)  # a place to show
+
     def __init__(
         self, state: AnalysisState, session: Session, viewer: "Viewer"
     ) -> None:
-        super().__init__(state, "Questions")
+        super().__init__(state)
         self._session = session
         self._viewer = viewer
         self.like = _button(
@@ -78,15 +84,27 @@ class QuestionsPanel(Panel):
             "Takes away what was looked at most, and sees whether the answer changes"
         )
         self.hint = text("", "What to do now")
+        self.cancel = QPushButton("Cancel")
+        self.cancel.setToolTip("Ask no further")
         self.answer = text("", "Answer to the question")
         self.why_not = text("", "Why some questions cannot be asked")
+        self.alike = RegionStrip()
+        self.alike.tab_after = self.check
         self.curve = Curve()
         self.folded = Folded("Show the curve", self.curve)
         for widget in (self.like, self.without, self.check):
             self.box.addWidget(widget)
-        for widget in (self.why_not, self.hint, self.answer, self.folded):
+        for widget in (
+            self.why_not,
+            self.hint,
+            self.cancel,
+            self.alike,
+            self.answer,
+            self.folded,
+        ):
             widget.hide()
             self.box.addWidget(widget)
+        self.alike.chosen.connect(self.chosen)
         self._drawing: Drawing | None = None
         self._without_request: int | None = None
         self._check_request: int | None = None
@@ -94,6 +112,7 @@ class QuestionsPanel(Panel):
         self.like.toggled.connect(self._on_like)
         self.without.toggled.connect(self._on_without)
         self.check.clicked.connect(self._on_check)
+        self.cancel.clicked.connect(self._on_cancel)
         state.cache_changed.connect(self.refresh)
         self.refresh()
 
@@ -137,8 +156,17 @@ class QuestionsPanel(Panel):
 
     def _clear(self) -> None:
         """No old answer stays below a new question."""
-        for widget in (self.hint, self.answer, self.folded):
+        for widget in (self.hint, self.cancel, self.answer, self.folded):
             widget.hide()
+
+    def _on_cancel(self) -> None:
+        """Nobody waits for an answer any more; a drawing stays to be gone on with."""
+        self._drop_without()
+        self._session.drop(self._check_request)
+        self._check_request = None
+        self.cancel.hide()
+        _show_words(self.hint, DRAW_MORE if self.without.isChecked() else "Cancelled.")
+        self.refresh()
 
     # More like this
 
@@ -153,6 +181,8 @@ class QuestionsPanel(Panel):
         if self._on_press in callbacks:
             callbacks.remove(self._on_press)
         self.hint.hide()
+        self.alike.clear()
+        self.alike.hide()
         self.state.show_likeness(None)
 
     def _on_press(self, _viewer: Any, event: Any) -> Iterator[None]:
@@ -175,8 +205,13 @@ class QuestionsPanel(Panel):
                 "There is no tissue here that was looked at. Click another place."
             )
             return
-        self.state.show_likeness(ComparedPatch(analysis, row))
+        compared = ComparedPatch(analysis, row)
+        self.state.show_likeness(compared)
         _show_words(self.hint, LIKE_SHOWN)
+        self.alike.show_places(
+            alike_places(compared), analysis.asked.slide, analysis.lattice.l0_step_xy
+        )
+        self.alike.show()
 
     # What if not here?
 
@@ -222,11 +257,16 @@ class QuestionsPanel(Panel):
             l0_polygons,
             analysis.asked.device,
         )
-        self._without_request = self._session.ask(question, self._on_without_reply)
+        answered = partial(self._on_without_reply, analysis)
+        self._without_request = self._session.ask(question, answered)
+        self.cancel.show()
 
-    def _on_without_reply(self, reply: Reply) -> None:
+    def _on_without_reply(self, analysis: Analysis, reply: Reply) -> None:
+        if isinstance(reply, WithoutAnswered):
+            self.state.apply(analysis, reply)
         if isinstance(reply, END_TYPES):
             self._without_request = None
+            self.cancel.setVisible(self._check_request is not None)
         if isinstance(reply, Failed):
             _show_words(self.hint, self._failure(reply))
         elif isinstance(reply, WithoutAnswered):
@@ -259,14 +299,19 @@ class QuestionsPanel(Panel):
             analysis.asked.model,
             analysis.asked.device,
         )
-        self._check_request = self._session.ask(question, self._on_check_reply)
+        answered = partial(self._on_check_reply, analysis)
+        self._check_request = self._session.ask(question, answered)
+        self.cancel.show()
 
-    def _on_check_reply(self, reply: Reply) -> None:
+    def _on_check_reply(self, analysis: Analysis, reply: Reply) -> None:
+        if isinstance(reply, FaithfulnessChecked):
+            self.state.apply(analysis, reply)
         if isinstance(reply, Working) and not self._is_asking:
             _show_words(self.hint, removing_words(reply.progress))
         if not isinstance(reply, END_TYPES):
             return
         self._check_request = None
+        self.cancel.setVisible(self._without_request is not None)
         self.refresh()
         if self._is_asking:
             return  # meanwhile something else is asked, and shown

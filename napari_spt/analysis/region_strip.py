@@ -15,8 +15,8 @@ from superqt.utils import QFlowLayout
 
 from napari_spt.analysis.places import Place
 
-MARKS = {"most": "", "random": "by chance", "least": "least", "odd": ""}
-SIDE, GAP = 80, 6
+MARKS = {"most": "", "random": "chance", "least": "least", "odd": "", "alike": ""}
+SIDE, GAP = 58, 2
 
 
 class RegionStrip(QWidget):
@@ -56,7 +56,7 @@ class RegionStrip(QWidget):
             QWidget.setTabOrder(before, after)
         self._take_room()
         corners = [place.l0_xy for place in self.places]
-        worker = create_worker(_pictures, path, corners, l0_size_xy, SIDE)
+        worker = create_worker(pictures, path, corners, l0_size_xy, SIDE)
         worker.yielded.connect(self._show_picture)
         self._worker = worker
         worker.start()
@@ -106,6 +106,7 @@ class RegionStrip(QWidget):
     def _add(self, number: int, place: Place) -> None:
         button = QToolButton()
         button.setCheckable(True)
+        button.setObjectName("spt_region")
         button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextUnderIcon)
         button.setIconSize(QSize(SIDE, SIDE))
         button.setIcon(QIcon(_blank()))
@@ -126,10 +127,10 @@ class RegionStrip(QWidget):
             return
         number, rgb = found
         if number < len(self.buttons):
-            self.buttons[number].setIcon(QIcon(_pixmap(rgb)))
+            self.buttons[number].setIcon(QIcon(pixmap(rgb)))
 
 
-def _pictures(
+def pictures(
     path: Path,
     corners: Sequence[tuple[int, int]],
     l0_size_xy: tuple[int, int],
@@ -151,7 +152,7 @@ def _pictures(
         yield error
 
 
-def _pixmap(rgb: NDArray[np.uint8]) -> QPixmap:
+def pixmap(rgb: NDArray[np.uint8]) -> QPixmap:
     height, width = rgb.shape[:2]
     data = np.ascontiguousarray(rgb)
     image = QImage(data.data, width, height, 3 * width, QImage.Format.Format_RGB888)

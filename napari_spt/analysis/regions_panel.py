@@ -9,11 +9,8 @@ from napari_spt.analysis.slide_analysis import Analysis, Change
 from napari_spt.analysis.state import AnalysisState
 from napari_spt.parts.widgets import text
 
-MOST = (
-    "Where it looked most, in times the average, with others to compare: by chance, "
-    "and looked at least. Click one, or press N."
-)
-ODD = "Places like no others, the strangest first."
+MOST = "Where it looked most (× average), and others to compare. N shows the next."
+ODD = "Places like no others, the strangest first. N shows the next."
 # The map first, then the regions' pictures.
 DELAY_MS = 200
 
@@ -27,7 +24,7 @@ class RegionsPanel(Panel):
     chosen = Signal(object)
 
     def __init__(self, state: AnalysisState) -> None:
-        super().__init__(state, "Regions")
+        super().__init__(state)
         self.words = text()
         self.strip = RegionStrip()
         self.box.addWidget(self.words)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from napari.layers import Layer
+from qtpy.compat import isalive
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QWidget
 
@@ -15,34 +16,45 @@ from napari_spt.analysis.slide_analysis import Analysis, Change
 from napari_spt.analysis.state import AnalysisState, ComparedPatch
 from napari_spt.analysis.status import restore_status, show_hover
 from napari_spt.parts.viewing import camera, main_window
+from napari_spt.slides.slide_table import table_of
 from spt_core.engine.protocol import FailureKind
 
 if TYPE_CHECKING:
+    import numpy as np
     from napari.viewer import Viewer
+    from numpy.typing import NDArray
 
+# Keys repeat every 25 to 50 ms.
+KEY_REPEAT_MS = 90
 WITHOUT_TISSUE = (FailureKind.NO_TISSUE, FailureKind.TOO_SMALL)
 
 
 class MapRenderer:
     """Listens to the state; the legend is that of the chosen slide."""
 
-    def __init__(
-        self, viewer: "Viewer", state: AnalysisState, *, owner: QWidget
-    ) -> None:
+    def __init__(self, viewer: "Viewer", state: AnalysisState) -> None:
         self.viewer = viewer
         self.state = state
+        self.owner: QWidget | None = None  # a widget of the window, while there is one
         self.overlays: dict[str, SlideOverlay] = {}
-        self._owner = owner
         self._legend: Legend | None = None
         self._hovered: list[Layer] = []
         self._watched: WeakSet[Layer] = WeakSet()
         self._hidden: list[Layer] = []
+        self._showing = QTimer()
+        self._showing.setSingleShot(True)
+        self._showing.timeout.connect(self.show_maps)
+        self._listen()
+        viewer.layers.events.removed.connect(self._follow_layers)
+        camera(viewer).events.zoom.connect(self._follow_zoom)
+        table_of(viewer).layout_changed.connect(self.follow_view)
+
+    def _listen(self) -> None:
+        state = self.state
         state.slide_chosen.connect(self._on_slide)
         state.view_changed.connect(self.follow_view)
         state.analysis_changed.connect(self._on_analysis)
         state.likeness_changed.connect(self._on_likeness)
-        viewer.layers.events.removed.connect(self._follow_layers)
-        camera(viewer).events.zoom.connect(self._follow_zoom)
 
     @property
     def current(self) -> SlideOverlay | None:
@@ -58,11 +70,29 @@ class MapRenderer:
 
     @property
     def legend(self) -> Legend | None:
-        if self._legend is None:
-            window = main_window(self._owner)
+        if self._legend is not None and not isalive(self._legend):
+            self._legend = None
+        if self._legend is None and self.owner is not None:
+            window = main_window(self.owner)
             if window is not None and window.centralWidget() is not None:
                 self._legend = Legend(window.centralWidget())
+                self._legend.tissue = self._tissue_on_canvas
         return self._legend
+
+    @property
+    def in_sight(self) -> list[SlideOverlay]:
+        """What is drawn over the chosen slide, or over all that lie side by side."""
+        if table_of(self.viewer).shows_all:
+            return list(self.overlays.values())
+        return [] if self.current is None else [self.current]
+
+    def _tissue_on_canvas(self) -> "NDArray[np.float64] | None":
+        """Where the chosen slide's tissue is on the canvas."""
+        overlay, legend = self.current, self._legend
+        canvas = None if legend is None else legend.parentWidget()
+        if overlay is None or canvas is None:
+            return None
+        return overlay.tissue_on_canvas((canvas.width(), canvas.height()))
 
     # Changes of the state
 
@@ -72,18 +102,19 @@ class MapRenderer:
             overlay.draw_attention(self.state.view)
             overlay.draw_classes(self.state.view)
             overlay.draw_tissue_kinds()
+            overlay.outline_classes()
+            overlay.follow_zoom(self.state.view)
             self._watch(overlay)
         self.draw_legend()
 
     def follow_view(self) -> None:
         """What a control of the view changes; all else stays as it was drawn."""
-        overlay = self.current
-        if overlay is None:
-            return
-        overlay.draw_attention(self.state.view)
-        overlay.follow_class_control(self.state.view)
-        overlay.outline_classes()
-        self._watch(overlay)
+        for overlay in self.in_sight:
+            overlay.draw_attention(self.state.view)
+            overlay.follow_class_control(self.state.view)
+            overlay.outline_classes()
+            overlay.follow_zoom(self.state.view)
+            self._watch(overlay)
         self.draw_legend()
 
     def _on_analysis(self, analysis: Analysis, change: Change) -> None:
@@ -169,13 +200,13 @@ class MapRenderer:
         """Layers were shown, hidden or removed by hand: so are outlines and legend."""
         if self._hidden:
             return
-        if self.current is not None:
-            self.current.outline_classes()
+        for overlay in self.in_sight:
+            overlay.outline_classes()
         self.draw_legend()
 
     def _follow_zoom(self, _event: object = None) -> None:
-        if self.current is not None:
-            self.current.follow_zoom(self.state.view)
+        for overlay in self.in_sight:
+            overlay.follow_zoom(self.state.view)
 
     def draw_legend(self) -> None:
         if self._hidden or (self._legend is None and self.current is None):
@@ -185,6 +216,11 @@ class MapRenderer:
             parts = [] if overlay is None else overlay.legend_parts(self.state.view)
             legend.show_parts(parts)
 
+    def move_legend(self) -> None:
+        """The camera has come to rest: let the legend lie beside the tissue."""
+        if self._legend is not None:
+            self._legend.make_way()
+
     def hide_legend(self) -> None:
         if self._legend is not None:
             self._legend.hide()
@@ -193,33 +229,36 @@ class MapRenderer:
 
     def hide_maps(self) -> None:
         """Show the slide alone."""
-        if self.current is None:
-            return
-        visible = [layer for layer in self.current.shown if layer.visible]
+        self._showing.stop()
+        shown = [layer for overlay in self.in_sight for layer in overlay.shown]
+        visible = [layer for layer in shown if layer.visible]
         # What is hidden already is to come back too.
         self._hidden += visible
         self.hide_legend()
         for layer in visible:
             layer.visible = False
 
+    def show_maps_soon(self) -> None:
+        """Show what was hidden, unless it is hidden again within a moment.
+
+        A key that is held repeats: some systems send that as releases and presses.
+        """
+        self._showing.start(KEY_REPEAT_MS)
+
     def show_maps(self) -> None:
         """Show what was hidden."""
+        self._showing.stop()
         hidden, self._hidden = self._hidden, []
         for layer in hidden:
             layer.visible = True
         self.follow_view()
 
-    def close(self) -> None:
-        self.viewer.layers.events.removed.disconnect(self._follow_layers)
-        camera(self.viewer).events.zoom.disconnect(self._follow_zoom)
+    def rest(self) -> None:
+        """The dock is closed: maps that are left keep their legend, and no more."""
+        if self._hidden:
+            self.show_maps()
+        self.owner = None
         for layer in self._hovered:
             restore_status(layer)
-        for layer in self._watched:
-            layer.events.visible.disconnect(self._follow_layers)
         self._hovered.clear()
-        self._watched.clear()
-        self.overlays.clear()
-        if self._legend is not None:
-            self._legend.hide()
-            self._legend.deleteLater()
-            self._legend = None
+        self._listen()

@@ -5,15 +5,21 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from napari_spt.analysis.panel import Panel
-from napari_spt.analysis.slide_analysis import Analysis, Change, Phase
+from napari_spt.analysis.slide_analysis import Analysis, Change
 from napari_spt.analysis.state import AnalysisState
 from napari_spt.analysis.words import progress_words, trouble_words
 from napari_spt.parts.activity import ActivityBar
 from napari_spt.parts.widgets import text
 from spt_core.engine.protocol import FailureKind, Step, Working
+from spt_core.insight.results import Verdict
 
 # Failures of a model, for which the tissue can still be mapped without one.
 OF_MODEL = (FailureKind.MODEL, FailureKind.OTHER_ENCODER, FailureKind.TOO_COARSE)
+ANALYSE, MAP_TISSUE = "Analyse", "Map the tissue"
+NO_FIT = (
+    "This model does not fit this slide: map the tissue without one, choose or open "
+    "another above, or train one with “spt train”."
+)
 
 
 class RunPanel(Panel):
@@ -26,7 +32,7 @@ class RunPanel(Panel):
 
     def __init__(self, state: AnalysisState) -> None:
         super().__init__(state)
-        self.analyse = QPushButton("Analyse")
+        self.analyse = QPushButton(ANALYSE)
         self.analyse.setObjectName("spt_primary")
         self.analyse.setToolTip("Look at the slide with this model")
         self.cancel = QPushButton("Cancel")
@@ -36,7 +42,8 @@ class RunPanel(Panel):
         self.bar.setTextVisible(False)
         self.progress = text("", "Progress in words")
         self.trouble = text("", "What went wrong")
-        self.map_tissue = QPushButton("Map the tissue without a model")
+        self.no_fit = text(NO_FIT, "What can be done instead")
+        self.map_tissue = QPushButton(MAP_TISSUE)
         self.map_tissue.setToolTip(
             "Kinds of tissue, places like no others, and look-alikes need no model"
         )
@@ -50,7 +57,7 @@ class RunPanel(Panel):
         box.addWidget(self.bar)
         box.addWidget(self.progress)
         self.box.addLayout(row)
-        for widget in (self.running, self.trouble, self.map_tissue):
+        for widget in (self.running, self.trouble, self.no_fit, self.map_tissue):
             self.box.addWidget(widget)
         self.activity = ActivityBar()
         self.analyse.clicked.connect(self.asked)
@@ -68,16 +75,18 @@ class RunPanel(Panel):
         state, analysis = self.state, self.state.analysis
         is_open = analysis is not None and analysis.is_open
         self.analyse.setVisible(state.source is not None)
-        self.analyse.setText(self._offer(analysis))
+        self.analyse.setText(self._offer())
         is_answered = not state.asks_pixel_size or state.slide_mpp is not None
         self.analyse.setEnabled(not is_open and not state.is_preparing and is_answered)
-        self.cancel.setVisible(is_open)
+        is_mapping = analysis is not None and analysis.is_mapping_tissue
+        self.cancel.setVisible(is_open or is_mapping or state.is_preparing)
         self._show_progress(analysis)
         trouble = "" if analysis is None else trouble_words(analysis)
         self.trouble.setText(trouble)
         self.trouble.setVisible(bool(trouble))
-        failure = None if analysis is None else analysis.failure
-        self.map_tissue.setVisible(failure is not None and failure.kind in OF_MODEL)
+        fits = analysis is None or _fits(analysis)
+        self.no_fit.setVisible(not fits)
+        self.map_tissue.setVisible(not fits and state.model is not None)
 
     def use_theme(self, name: str) -> None:
         """Let the button have the theme's colour."""
@@ -92,19 +101,14 @@ class RunPanel(Panel):
 
     def _on_analysis(self, analysis: Analysis, change: Change) -> None:
         if change is Change.PROGRESS and analysis is self.state.analysis:
+            self.cancel.setVisible(analysis.is_open or analysis.is_mapping_tissue)
             self._show_progress(analysis)
         else:
             super()._on_analysis(analysis, change)
 
-    def _offer(self, analysis: Analysis | None) -> str:
-        """What the button says."""
-        if analysis is None or analysis.is_open:
-            return "Analyse"
-        if analysis.asked.model == self.state.model:
-            return "Go on" if analysis.phase == Phase.CANCELLED else "Analyse again"
-        return (
-            "Map the tissue" if self.state.model is None else "Analyse with this model"
-        )
+    def _offer(self) -> str:
+        """What the button says: what it does, by one name."""
+        return MAP_TISSUE if self.state.model is None else ANALYSE
 
     def _show_progress(self, analysis: Analysis | None) -> None:
         if self.state.is_preparing:
@@ -131,3 +135,11 @@ class RunPanel(Panel):
         self.running.show()
         if working is not None:
             self.activity.show(done, total)
+
+
+def _fits(analysis: Analysis) -> bool:
+    """Whether the model can say something of the slide."""
+    if analysis.failure is not None:
+        return analysis.failure.kind not in OF_MODEL
+    found = analysis.prediction
+    return analysis.is_open or found is None or found.verdict != Verdict.UNLIKE

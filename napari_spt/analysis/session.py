@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 
 from napari.layers import Layer
@@ -15,6 +16,7 @@ from napari_spt.analysis.state import AnalysisState
 from napari_spt.analysis.words import failure_words, notice_words
 from napari_spt.parts.background import run_in_background
 from napari_spt.parts.post import Callback, post
+from napari_spt.parts.settings import kinds_folder
 from napari_spt.slides.slide_source import SlideSource, key_of, picture_pixels
 from spt_core.engine.cache import (
     GIGABYTE,
@@ -27,6 +29,7 @@ from spt_core.engine.protocol import (
     END_TYPES,
     Analyse,
     Analysed,
+    Cancelled,
     Failed,
     MapTissue,
     Noticed,
@@ -60,11 +63,26 @@ class Session:
         self._user = id(owner)
         self._view_centre = view_centre
         self._looked_at: tuple[float, float] | None = None
+        self._prepared: object = None
+        self._report: object = None
+
+    def take_up(self) -> None:
+        """Prepare what a dock before this one did not come to."""
+        for analysis in self.state.analyses.values():
+            if analysis.look_alikes is None and analysis.features is not None:
+                self._prepare_look_alikes(analysis)
 
     def close(self) -> None:
+        """Ask for no more; what was found so far stays known."""
         self.is_closed = True
         for analysis in self.state.analyses.values():
             post().forget(analysis.request)
+            post().forget(analysis.tissue_request)
+            analysis.is_mapping_tissue = False
+            if analysis.is_open:
+                self.state.apply(analysis, Cancelled())
+        if self.state.is_preparing:
+            self.state.set_preparing(False)
 
     # Analyses
 
@@ -92,12 +110,18 @@ class Session:
         if mpp_xy is None:
             return
 
+        self._prepared = prepared = object()
+
         def written(path: Path) -> None:
+            if self._prepared is not prepared:
+                return  # cancelled meanwhile
             self.state.set_preparing(False)
             if not self.is_closed and layer in self.state.layers:
                 self._ask(layer, source, path, um)
 
         def failed(error: Exception) -> None:
+            if self._prepared is not prepared:
+                return
             self.state.set_preparing(False)
             show_error(f"The picture cannot be prepared: {error}")
 
@@ -141,8 +165,16 @@ class Session:
         state.begin(analysis)
 
     def cancel(self) -> None:
+        """Stop what is done for the chosen slide; what was found so far stays."""
         analysis = self.state.analysis
-        if analysis is not None and analysis.request is not None:
+        if self.state.is_preparing:
+            self._prepared = None
+            self.state.set_preparing(False)
+        elif analysis is not None and analysis.is_mapping_tissue:
+            self.drop(analysis.tissue_request)
+            analysis.is_mapping_tissue = False
+            self.state.tell(analysis, Change.PROGRESS)
+        elif analysis is not None and analysis.request is not None:
             post().cancel(analysis.request)
             analysis.is_stopping = True
             self.state.tell(analysis, Change.PROGRESS)
@@ -195,7 +227,8 @@ class Session:
             else:
                 self.state.apply(analysis, reply)
 
-        self.ask(MapTissue(analysis.features, analysis.slide.name), answered)
+        question = MapTissue(analysis.features, analysis.slide.name, kinds_folder())
+        analysis.tissue_request = self.ask(question, answered)
 
     def _prepare_look_alikes(self, analysis: Analysis) -> None:
         """Read what look-alikes are found by."""
@@ -242,17 +275,36 @@ class Session:
             mpp_from_user=started is not None and started.mpp_from_user,
             slide_mpp=analysis.asked.slide_mpp,
             title=analysis.slide.name if with_name else None,
+            faithfulness=analysis.faithfulness,
+            what_ifs=tuple(analysis.what_ifs),
+            tissue_map=analysis.tissue_map,
         )
+        self._report = this = object()
 
-        def written(_: None) -> None:
-            show_info(f"Written: {path}")
-            finished()
+        def work() -> bool:
+            """Written beside its place, and put there unless it was cancelled."""
+            with TemporaryDirectory(prefix=".spt-", dir=path.parent) as folder:
+                made = Path(folder) / path.name
+                write_findings(made, findings)
+                if self._report is this:
+                    made.replace(path)
+                return self._report is this
+
+        def written(is_there: bool) -> None:
+            if is_there:
+                show_info(f"Written: {path}")
+                finished()
 
         def failed(error: Exception) -> None:
-            show_error(f"The report cannot be written: {error}")
-            finished()
+            if self._report is this:
+                show_error(f"The report cannot be written: {error}")
+                finished()
 
-        self._in_background(lambda: write_findings(path, findings), written, failed)
+        self._in_background(work, written, failed)
+
+    def cancel_report(self) -> None:
+        """Nobody wants the report any more that is being written."""
+        self._report = None
 
     # What is kept
 

@@ -16,14 +16,16 @@ from spt_core.engine.protocol import (
     Cancelled,
     ClassesMapped,
     Failed,
+    FaithfulnessChecked,
     Noticed,
     Predicted,
     Reply,
     Started,
     TissueMapped,
+    WithoutAnswered,
     Working,
 )
-from spt_core.insight.results import ClassMap, Prediction
+from spt_core.insight.results import ClassMap, Faithfulness, Prediction, WhatIf
 from spt_core.insight.tissue_map import TissueMap
 from spt_core.slides.tissue_mask import Tissue
 
@@ -73,6 +75,10 @@ class Analysis:
         The feature file, once the whole slide is encoded.
     look_alikes_xy : (n, 2)
         Level-0 (x, y) of the patches that ``look_alikes`` knows.
+    tissue_request
+        The number by which the engine knows the question for kinds of tissue.
+    faithfulness, what_ifs
+        Questions that were asked of it, answered.
     """
 
     layer: "Layer"
@@ -95,6 +101,9 @@ class Analysis:
     reused: bool = False
     look_alikes: "LookAlikes | None" = None
     look_alikes_xy: NDArray[np.int64] | None = None
+    tissue_request: int | None = None
+    faithfulness: Faithfulness | None = None
+    what_ifs: list[WhatIf] = field(default_factory=list)
 
     @property
     def key(self) -> str:
@@ -144,6 +153,8 @@ class Analysis:
             "features",
             "look_alikes",
             "look_alikes_xy",
+            "faithfulness",
+            "what_ifs",
         ):
             setattr(self, name, getattr(before, name))
 
@@ -170,6 +181,12 @@ class Analysis:
             case TissueMapped():
                 self.tissue_map = reply.tissue_map
                 return Change.TISSUE_MAP
+            case FaithfulnessChecked():
+                self.faithfulness = reply.faithfulness
+                return None
+            case WithoutAnswered():
+                self.what_ifs.append(reply.what_if)
+                return None
             case Analysed():
                 self.phase = Phase.DONE
                 self.features, self.reused = reply.features, reply.reused

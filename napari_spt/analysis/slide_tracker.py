@@ -1,4 +1,4 @@
-"""Follows the viewer: which layers are slides, and which of them is looked at."""
+"""Follows the viewer's table: which slides there are, and which lies in front."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 from napari.layers import Layer
 
 from napari_spt.analysis.state import AnalysisState
-from napari_spt.parts.viewing import scale_bar
-from napari_spt.slides.slide_source import slide_layers
+from napari_spt.parts.viewing import plain_viewer
+from napari_spt.slides.pixel_units import known_mpp_xy, state_mpp
+from napari_spt.slides.slide_source import is_file_slide, key_of
+from napari_spt.slides.slide_table import table_of
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
@@ -23,48 +25,47 @@ class SlideTracker:
         *,
         on_removed: Callable[[Layer], None],
     ) -> None:
-        self._viewer = viewer
+        self._layers = plain_viewer(viewer).layers
         self._state = state
         self._forget = on_removed
-        self._has_scale_bar = False
-        layers = viewer.layers
-        layers.events.inserted.connect(self._follow_layers)
-        layers.events.removed.connect(self._on_removed)
-        layers.selection.events.active.connect(self._follow_active)
-        state.slide_chosen.connect(self._show_scale_bar)
-        self._follow_layers()
+        self.table = table_of(viewer)
+        self._layers.events.removed.connect(self._on_removed)
+        self.table.slides_changed.connect(self._follow_slides)
+        self.table.front_changed.connect(self._follow_front)
+        self.listen()
+        self._follow_slides()
+
+    def listen(self) -> None:
+        """Hear what the user says in the dock."""
+        self._state.options_changed.connect(self._state_pixel_sizes)
 
     def pick(self, layer: Layer) -> None:
         """Choose a slide, and make it the active layer too: whoever adds layers, and
         napari itself, goes back to that one."""
-        self._viewer.layers.selection.active = layer
-        self._state.choose(layer)
+        self.table.bring(layer)
+        self._layers.selection.active = layer
 
-    def close(self) -> None:
-        layers = self._viewer.layers
-        layers.events.inserted.disconnect(self._follow_layers)
-        layers.events.removed.disconnect(self._on_removed)
-        layers.selection.events.active.disconnect(self._follow_active)
+    def _follow_slides(self) -> None:
+        self._state.set_layers(self.table.slides)
+        self._follow_front()
 
-    def _follow_layers(self, _event: object = None) -> None:
-        self._state.set_layers(tuple(slide_layers(self._viewer)))
-        self._follow_active()
-
-    def _follow_active(self, _event: object = None) -> None:
-        active = self._viewer.layers.selection.active
-        # napari hands plugins a proxy of the active layer; the state has the layer.
-        for layer in self._state.layers:
-            if active is not None and layer.unique_id == active.unique_id:
-                self._state.choose(layer)
+    def _follow_front(self) -> None:
+        if self.table.front in self.table.slides:
+            self._state.choose(self.table.front)
 
     def _on_removed(self, event: Any) -> None:
         self._forget(event.value)
-        self._follow_layers()
 
-    def _show_scale_bar(self) -> None:
-        """Turn napari's scale bar on for the first slide; then it is the user's."""
-        source = self._state.source
-        if source is not None and source.mpp_xy is not None:
-            if not self._has_scale_bar:
-                scale_bar(self._viewer).visible = True
-            self._has_scale_bar = True
+    def _state_pixel_sizes(self) -> None:
+        """What the user says of a slide's pixels is true of its picture too."""
+        is_changed = False
+        for slide in self.table.slides:
+            if not is_file_slide(slide) or slide.metadata["spt"]["mpp_xy"] is not None:
+                continue
+            said = self._state.stated_mpp.get(key_of(slide))
+            known = known_mpp_xy(slide)
+            if said != (None if known is None else known[0]):
+                state_mpp(slide, said)
+                is_changed = True
+        if is_changed:
+            self.table.state_units()

@@ -23,6 +23,8 @@ class HoverTable:
         Attention in times average, NaN where there is none.
     shares : (rows, cols, k) or None
         Class probabilities.
+    kinds : (rows, cols) or None
+        Numbers of kinds of tissue, NaN where there is none.
     """
 
     slide: Layer
@@ -31,6 +33,8 @@ class HoverTable:
     times: NDArray[np.float32] | None = None
     shares: NDArray[np.float32] | None = None
     classes: tuple[str, ...] = ()
+    kinds: NDArray[np.float32] | None = None
+    kind_names: tuple[str, ...] = ()
 
     def words(self, world_yx: Sequence[float]) -> str:
         row, col = self.lattice.cell(self.slide, world_yx)
@@ -45,6 +49,9 @@ class HoverTable:
                 said.append(f"{self.classes[best]} {float(shares[best]):.0%}")
             elif times is not None and np.isfinite(times):
                 said.append("class unsure")
+        kind = _at(self.kinds, row, col)
+        if kind is not None and np.isfinite(kind):
+            said.append(self.kind_names[int(kind)])
         if not said and self.times is not None:
             said.append("not looked at")
         said.append(self._place(world_yx))

@@ -22,7 +22,7 @@ class ViewPanel(Panel):
     shows = frozenset({Change.BEGUN, Change.PREDICTION, Change.CLASS_MAP})
 
     def __init__(self, state: AnalysisState) -> None:
-        super().__init__(state, "On the slide")
+        super().__init__(state)
         view = state.view
         self.attention = QCheckBox("Where it looked")
         self.attention.setChecked(view.shows_attention)

@@ -48,11 +48,17 @@ _TRAINED_ON = (RemarkKind.TRAINED_ON_SLIDE, RemarkKind.TRAINED_ON_PATIENT)
 # The slide
 
 
-def slide_words(source: SlideSource) -> str:
-    """Which slide it is, and how large."""
+def slide_words(source: SlideSource, *, drawn_mpp: float | None = None) -> str:
+    """Which slide it is, and how large.
+
+    ``drawn_mpp`` is the pixel size by which it is drawn, where nobody has stated one.
+    """
     width, height = source.l0_size_xy
     if source.mpp_xy is None:
-        return f"{source.name}: {width:,} × {height:,} pixels"
+        words = f"{source.name}: {width:,} × {height:,} pixels"
+        if drawn_mpp is None:
+            return words
+        return f"{words}. Beside the others a pixel is drawn as {drawn_mpp:g} µm."
     um_x, um_y = source.mpp_xy
     return f"{source.name}: {width * um_x / 1000:.1f} × {height * um_y / 1000:.1f} mm"
 
@@ -147,14 +153,17 @@ def remark_words(remark: Remark) -> str:
 def tissue_words(found: TissueMap) -> str:
     """What a slide is made of."""
     return (
-        f"{len(found.kinds.colours)} kinds of tissue, by looks alone: they have no "
-        "names, and the colours say only what looks alike. "
-        f"{len(found.outliers):,} places are like no others on this slide."
+        f"{len(found.kinds)} kinds of tissue, by looks alone: what they are, only you "
+        f"can say. {len(found.outliers):,} places are like no others on this slide."
     )
 
 
-def tissue_kind_names(found: TissueMap) -> list[str]:
-    return [f"tissue kind {number + 1}" for number in range(len(found.kinds.colours))]
+def area_words(share: float, mm2: float | None) -> str:
+    """How much there is of a kind of tissue."""
+    part = f"{100 * share:.0f} %" if share >= 0.01 else "< 1 %"
+    if mm2 is None:
+        return part
+    return f"{mm2:.2g} mm²\n{part}" if mm2 < 10 else f"{mm2:.0f} mm²\n{part}"
 
 
 # Progress
@@ -201,7 +210,8 @@ def trouble_words(analysis: Analysis) -> str:
     said = [notice_words(notice) for notice in analysis.notices]
     if analysis.phase == Phase.CANCELLED:
         stays = " What was found so far stays." if analysis.prediction else ""
-        said.insert(0, f"Cancelled.{stays}")
+        again = " Press the button again to go on from there."
+        said.insert(0, f"Cancelled.{stays}{again}")
     elif analysis.failure is not None:
         said.insert(0, failure_words(analysis.failure, analysis.slide.name))
     return "\n".join(dict.fromkeys(said))
@@ -353,8 +363,17 @@ def without_words(found: WhatIf) -> str:
     )
     return (
         f"What you drew {verdict}: without these {found.removed:,} patches "
-        f"“{name}” goes from {100 * was:.0f} % to {100 * now:.0f} %."
+        f"“{name}” {_change_words(was, now)}."
     )
+
+
+def _change_words(was: float, now: float) -> str:
+    """From which share to which, in as many digits as tell them apart."""
+    for digits in (0, 1, 2):
+        before, after = (f"{100 * share:.{digits}f} %" for share in (was, now))
+        if before != after:
+            return f"goes from {before} to {after}"
+    return f"stays at {100 * now:.0f} %"
 
 
 def check_words(found: Faithfulness) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from threading import Thread
 
+from qtpy.compat import isalive
 from qtpy.QtCore import QObject, QTimer
 from qtpy.QtWidgets import QApplication
 
@@ -49,7 +50,7 @@ class Post(QObject):
             self.cancel(request)
             self._end(request)
         if not self.users:
-            self.timer.stop()
+            self._stop_listening()
             Thread(target=close_shared_engine, name="napari-spt closing").start()
 
     def ask(self, request: Request, callback: Callback, *, user: int) -> int:
@@ -100,8 +101,13 @@ class Post(QObject):
         self.waiting.pop(number, None)
         self._owners.pop(number, None)
 
+    def _stop_listening(self) -> None:
+        # After an exception Python ends with the timer gone before the docks are.
+        if isalive(self.timer):
+            self.timer.stop()
+
     def close(self) -> None:
-        self.timer.stop()
+        self._stop_listening()
         self.waiting.clear()
         self._owners.clear()
         close_shared_engine()

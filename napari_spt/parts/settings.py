@@ -19,6 +19,11 @@ def settings_file() -> Path:
     return Path(folder) / "settings.json"
 
 
+def kinds_folder() -> Path:
+    """Where kinds of tissue are kept, with the names that they were given."""
+    return settings_file().parent / "kinds"
+
+
 def remembered(key: str, default: Any = None) -> Any:
     return _load().get(key, default)
 

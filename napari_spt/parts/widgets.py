@@ -1,13 +1,33 @@
 """Small widgets that docks are built from."""
 
+import re
+
 from qtpy.QtCore import QEvent, Qt, Signal
-from qtpy.QtWidgets import QLabel, QToolButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+
+# Longer words than this are broken: a file's name would make a dock as wide as itself.
+LONGEST = 18
+_BREAK = "\u200b"
+
+
+class Text(QLabel):
+    """A label that wraps, within long words too."""
+
+    def __init__(self, words: str = "") -> None:
+        super().__init__()
+        self.setWordWrap(True)
+        self.setText(words)
+
+    def setText(self, words: str) -> None:
+        super().setText(_breakable(words))
+
+    def text(self) -> str:
+        return super().text().replace(_BREAK, "")
 
 
 def text(words: str = "", name: str = "") -> QLabel:
     """A label that wraps, and whose text can be copied."""
-    label = QLabel(words)
-    label.setWordWrap(True)
+    label = Text(words)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     if name:
         label.setAccessibleName(name)
@@ -17,7 +37,7 @@ def text(words: str = "", name: str = "") -> QLabel:
 class Column(QWidget):
     """The content of a scroll area, as high as its wrapped text needs."""
 
-    narrowest = Signal(int)
+    laid_out = Signal()
 
     def event(self, event: QEvent) -> bool:
         done = super().event(event)
@@ -25,7 +45,7 @@ class Column(QWidget):
             height = self.layout().totalHeightForWidth(self.width())
             if height > 0 and height != self.minimumHeight():
                 self.setMinimumHeight(height)
-            self.narrowest.emit(self.minimumSizeHint().width())
+            self.laid_out.emit()
         return done
 
 
@@ -43,25 +63,39 @@ class Section(QWidget):
             self.box.addWidget(widget)
 
 
-class Folded(QWidget):
-    """A part that opens with a click; closed at first."""
+class FoldButton(QToolButton):
+    """A heading that shows or hides what is below it."""
 
     # Not superqt's QCollapsible: what it folds stays in the order of the tab key, its
     # button shows no focus, and it cuts wrapped text off at the size hint's height.
 
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.setObjectName("spt_fold")
+        self.setText(title)
+        self.setCheckable(True)
+        self.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self.setAutoRaise(True)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setAccessibleName(f"{title}: show or hide")
+        self.toggled.connect(self._point)
+        self._point(False)
+
+    def _point(self, is_open: bool) -> None:
+        arrow = Qt.ArrowType.DownArrow if is_open else Qt.ArrowType.RightArrow
+        self.setArrowType(arrow)
+
+
+class Folded(QWidget):
+    """A part that opens with a click; closed at first."""
+
     def __init__(self, title: str, content: QWidget) -> None:
         super().__init__()
-        self.button = QToolButton()
-        self.button.setText(title)
-        self.button.setCheckable(True)
-        self.button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        self.button.setArrowType(Qt.ArrowType.RightArrow)
-        self.button.setAutoRaise(True)
-        self.button.setAccessibleName(f"{title}: show or hide")
+        self.button = FoldButton(title)
         self.content = content
         content.hide()
         box = QVBoxLayout(self)
-        box.setContentsMargins(0, 10, 0, 0)
+        box.setContentsMargins(0, 6, 0, 0)
         box.addWidget(self.button)
         box.addWidget(content)
         self.button.toggled.connect(self.open)
@@ -69,5 +103,14 @@ class Folded(QWidget):
     def open(self, is_open: bool) -> None:
         self.button.setChecked(is_open)
         self.content.setVisible(is_open)
-        arrow = Qt.ArrowType.DownArrow if is_open else Qt.ArrowType.RightArrow
-        self.button.setArrowType(arrow)
+
+
+def _breakable(words: str) -> str:
+    """Allow a break after each part of a long word, but not within a tag."""
+    if "<" in words:
+        return words
+    return re.sub(
+        rf"\S{{{LONGEST},}}",
+        lambda found: re.sub(r"([-_./\\])|(\w{12})", rf"\g<0>{_BREAK}", found[0]),
+        words,
+    )

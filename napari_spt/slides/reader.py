@@ -2,12 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import napari
+from napari.utils.colormaps import Colormap
 from napari.utils.notifications import show_warning
 
 from napari_spt.parts.window_calls import make_window_calls_safe
 from napari_spt.slides.dask_scheduler import use_threads_by_default
+from napari_spt.slides.recent import remember_slide
+from napari_spt.slides.slide_source import USUAL_MPP
+from spt_core.errors import InputError
 from spt_core.slides import (
     Slide,
     UnreadableRegionError,
@@ -16,6 +21,11 @@ from spt_core.slides import (
     open_slide,
     slide_name,
 )
+from spt_core.slides.channel_levels import Channel
+from spt_core.slides.properties import doubt_note
+
+if TYPE_CHECKING:
+    from napari_spt.slides.slide_table import SlideTable
 
 LayerData = tuple[Any, dict[str, Any], str]
 
@@ -36,7 +46,56 @@ def read_slides(path: str | Sequence[str]) -> list[LayerData]:
     paths = [path] if isinstance(path, str) else list(path)
     use_threads_by_default()
     make_window_calls_safe()
-    return [slide_layer(open_slide(p)) for p in paths]
+    table = _table()
+    layers = []
+    for one in map(Path, paths):
+        try:
+            slide = open_slide(one, title=one.name)
+        except InputError as error:
+            if table is not None and len(table.troubles.changed):
+                table.troubles.tell(one, str(error))
+            raise
+        remember_slide(slide.path)
+        layers += slide_layers_of(slide)
+    return layers
+
+
+def _table() -> "SlideTable | None":
+    """The table of the viewer that is about to get a layer; None without a window."""
+    viewer = napari.current_viewer()
+    if viewer is None:
+        return None
+    # Here, because it needs Qt: files can be read without a window too.
+    from napari_spt.slides.slide_table import table_of
+
+    return table_of(viewer)
+
+
+def slide_layers_of(slide: Slide) -> list[LayerData]:
+    """A slide as napari layers: one in colour, or one per channel."""
+    if not slide.channels:
+        return [slide_layer(slide)]
+    _, options, _ = slide_layer(slide)
+    layers: list[LayerData] = []
+    for number, channel in enumerate(slide.channels):
+        facts = {**options["metadata"]["spt"], "channel": number}
+        own = {
+            **options,
+            "name": f"{channel.name} – {options['name']}",
+            "rgb": False,
+            "contrast_limits": channel.limits,
+            "colormap": _colormap(channel),
+            "blending": "additive",
+            "metadata": {"spt": {**facts, "name": options["name"]}},
+        }
+        layers.append((channel.pyramid, own, "image"))
+    return layers
+
+
+def _colormap(channel: Channel) -> Colormap:
+    """From black to a channel's colour."""
+    full = tuple(part / 255 for part in channel.colour)
+    return Colormap([(0, 0, 0, 1), (*full, 1)], name=f"channel {channel.name}")
 
 
 def slide_layer(slide: Slide) -> LayerData:
@@ -47,8 +106,15 @@ def slide_layer(slide: Slide) -> LayerData:
     of level-0 pixel (0, 0) at the origin.
     """
     slide.on_unreadable = _warn_unreadable
+    table = _table()
+    doubt = slide.doubted_mpp_xy and doubt_note(slide.doubted_mpp_xy)
     for note in slide.notes:
-        show_warning(f"{slide.path.name}: {note}")
+        if note == doubt and table is not None and len(table.troubles.changed):
+            continue  # docks say it where they tell the slide's size
+        if table is None:
+            show_warning(f"{slide.path.name}: {note}")
+        else:
+            table.troubles.tell(slide.path, note, is_open=True)
     l0_x, l0_y, l0_w, l0_h = slide.bounds
     levels = []
     for array, level in zip(slide.pyramid, slide.levels, strict=True):
@@ -60,8 +126,11 @@ def slide_layer(slide: Slide) -> LayerData:
                 round(l0_x / x_step) : max(1, round((l0_x + l0_w) / x_step)),
             ]
         )
-    um_x, um_y = slide.mpp_xy or (1.0, 1.0)
     unit = "pixel" if slide.mpp_xy is None else "um"
+    if table is not None:
+        unit = table.unit_of_next(slide.mpp_xy)
+    usual = USUAL_MPP if unit == "um" else 1.0
+    um_x, um_y = slide.mpp_xy or (usual, usual)
     options = {
         "name": slide_name(slide.path),
         "rgb": True,
@@ -82,6 +151,7 @@ def slide_facts(slide: Slide) -> dict[str, Any]:
     return {
         "path": str(slide.path),
         "mpp_xy": None if slide.mpp_xy is None else list(slide.mpp_xy),
+        "doubted_mpp_xy": slide.doubted_mpp_xy and list(slide.doubted_mpp_xy),
         "dimensions": list(slide.dimensions),
         "bounds": list(slide.bounds),
         "level_downsamples": list(slide.level_downsamples),

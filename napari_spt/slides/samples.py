@@ -10,20 +10,29 @@ import numpy as np
 from napari.utils import progress
 from qtpy.QtWidgets import QApplication
 
-from napari_spt.slides.reader import LayerData, slide_layer
+from napari_spt.slides.reader import LayerData, slide_layers_of
 from spt_core import open_slide
 from spt_core.events import Progress
 from spt_core.sample import sample_slide
+
+NOT_PAINTED = "not_painted"
+_is_stopped = Event()
+
+
+def stop_painting() -> None:
+    """Leave off painting a sample; nothing of it is kept."""
+    _is_stopped.set()
 
 
 def paint(kind: str) -> Path | None:
     """The path of a sample slide, painted first where it does not exist yet.
 
     The painting runs in other processes; the window stays alive and shows progress.
-    If the last window is closed meanwhile, the painting stops: None.
+    If it is stopped, or the last window is closed meanwhile: None.
     """
     updates: SimpleQueue[Progress] = SimpleQueue()
-    is_closed = Event()
+    is_closed = _is_stopped
+    is_closed.clear()
 
     def work() -> Path | None:
         events = sample_slide(kind)
@@ -66,9 +75,10 @@ def _has_window() -> bool:
 def open_sample(kind: str) -> list[LayerData]:
     path = paint(kind)
     if path is None:
-        # napari insists on a layer; there is no window any more to show it.
-        return [(np.zeros((1, 1), np.uint8), {"visible": False}, "image")]
-    return [slide_layer(open_slide(path))]
+        # napari insists on a layer: whoever stopped the painting removes it.
+        options = {"visible": False, "metadata": {"spt": {NOT_PAINTED: True}}}
+        return [(np.zeros((1, 1), np.uint8), options, "image")]
+    return slide_layers_of(open_slide(path))
 
 
 glandular = partial(open_sample, "glandular")

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 # On images with a side below this there is no tissue to see.
 SMALLEST = 64
+# Of a scan at 20x, for slides that do not say it, beside others that do.
+USUAL_MPP = 0.5
 _UM_PER_UNIT = {"micrometer": 1.0, "millimeter": 1000.0, "nanometer": 0.001}
 
 
@@ -27,6 +29,8 @@ class SlideSource:
         Micrometres per level-0 pixel, None where neither file nor layer states it.
     l0_size_xy, l0_bounds_xy
         Size of the canvas, and where on it the layer's first pixel lies.
+    doubted_mpp_xy
+        What the file says of its pixels, where that is not believed.
     """
 
     name: str
@@ -34,11 +38,26 @@ class SlideSource:
     mpp_xy: tuple[float, float] | None
     l0_size_xy: tuple[int, int]
     l0_bounds_xy: tuple[int, int] = (0, 0)
+    doubted_mpp_xy: tuple[float, float] | None = None
 
 
 def slide_layers(viewer: "Viewer") -> list["Layer"]:
-    """Layers that can be analysed, the topmost last."""
-    return [layer for layer in viewer.layers if slide_source(layer) is not None]
+    """Layers that can be analysed, the topmost last; of channels the first alone."""
+    found, in_channels = [], set()
+    for layer in viewer.layers:
+        if slide_source(layer) is None:
+            continue
+        if "channel" in layer.metadata.get("spt", {}):
+            if key_of(layer) in in_channels:
+                continue
+            in_channels.add(key_of(layer))
+        found.append(layer)
+    return found
+
+
+def is_file_slide(layer: "Layer") -> bool:
+    """Whether a slide is of a file that we read, not a picture of memory."""
+    return bool(layer.metadata.get("spt", {}).get("path"))
 
 
 def slide_source(layer: "Layer | None") -> SlideSource | None:
@@ -50,13 +69,14 @@ def slide_source(layer: "Layer | None") -> SlideSource | None:
         return None
     facts = layer.metadata.get("spt") or {}
     if facts.get("path"):
-        mpp_xy = facts.get("mpp_xy")
+        mpp_xy, doubted = facts.get("mpp_xy"), facts.get("doubted_mpp_xy")
         return SlideSource(
-            layer.name,
+            facts.get("name") or layer.name,
             Path(facts["path"]),
             None if mpp_xy is None else (float(mpp_xy[0]), float(mpp_xy[1])),
             _pair(facts["dimensions"]),
             _pair(facts["bounds"]),
+            None if doubted is None else (float(doubted[0]), float(doubted[1])),
         )
     if not layer.rgb or layer.ndim != 2:
         return None

@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING
 from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import (
     QCheckBox,
+    QFileDialog,
     QLabel,
     QListWidget,
     QListWidgetItem,
-    QPushButton,
     QVBoxLayout,
     QWidget,
 )
 
 from napari_spt.parts.widgets import text
 from napari_spt.slides.default_reader import DEFAULT_ENDINGS, is_default, set_default
-from napari_spt.slides.open_command import choose_and_open, open_slides, recent_slides
+from napari_spt.slides.open_buttons import OpenButtons
+from napari_spt.slides.recent import recent_slides
 from spt_core.notice import NOT_FOR_DIAGNOSIS
+from spt_core.slides.properties import doubt_note
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
@@ -29,8 +31,9 @@ class SlidesDock(QWidget):
     def __init__(self, napari_viewer: "Viewer") -> None:
         super().__init__()
         self.viewer = napari_viewer
-        self.open_button = QPushButton("Open slide…")
-        self.open_button.setToolTip("Choose a slide file; it opens without being read")
+        self.opening = OpenButtons(napari_viewer, offers=True)
+        self.opening.recent_button.hide()  # they are listed below
+        self.open_button = self.opening.open_button
         self.facts = text(name="About the active slide")
         self.recent = QListWidget()
         self.recent.setAccessibleName("Recent slides")
@@ -44,14 +47,13 @@ class SlidesDock(QWidget):
         about = QLabel(NOT_FOR_DIAGNOSIS)
 
         layout = QVBoxLayout(self)
-        layout.addWidget(self.open_button)
+        layout.addWidget(self.opening)
         layout.addWidget(self.facts)
         layout.addWidget(QLabel("Recent slides"))
         layout.addWidget(self.recent, stretch=1)
         layout.addWidget(self.default)
         layout.addWidget(about)
 
-        self.open_button.clicked.connect(self.choose)
         self.recent.itemActivated.connect(self._open_recent)
         self.default.toggled.connect(set_default)
         napari_viewer.layers.selection.events.active.connect(self._show)
@@ -61,10 +63,14 @@ class SlidesDock(QWidget):
             QTimer.singleShot(0, self.choose)
 
     def choose(self) -> None:
-        self.dialog = choose_and_open(self.viewer)
+        self.opening.choose()
+
+    @property
+    def dialog(self) -> QFileDialog:
+        return self.opening.dialog
 
     def _open_recent(self, item: QListWidgetItem) -> None:
-        open_slides(self.viewer, [item.data(Qt.ItemDataRole.UserRole)])
+        self.opening.open(item.data(Qt.ItemDataRole.UserRole))
 
     def _slide_facts(self) -> dict | None:
         layer = self.viewer.layers.selection.active
@@ -84,6 +90,7 @@ class SlidesDock(QWidget):
 
     def closeEvent(self, event) -> None:
         self.viewer.layers.selection.events.active.disconnect(self._show)
+        self.opening.stop()
         super().closeEvent(event)
 
 
@@ -94,6 +101,9 @@ def describe(facts: dict | None) -> str:
     _, _, width, height = facts["bounds"]
     size = f"{width:,} × {height:,} pixels"
     if facts["mpp_xy"] is None:
+        doubted = facts.get("doubted_mpp_xy")
+        if doubted:
+            return f"{size}. {doubt_note((doubted[0], doubted[1]))}"
         return size + ". The file does not say how large a pixel is."
     um_x, um_y = facts["mpp_xy"]
     return (

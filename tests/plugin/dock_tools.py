@@ -28,7 +28,7 @@ from spt_core.insight.results import (
     Remark,
     Verdict,
 )
-from spt_core.insight.tissue_map import Kinds, TissueMap
+from spt_core.insight.tissue_map import PALETTE, Kinds, TissueMap
 from spt_core.slides.tissue_mask import Tissue
 from spt_core.tokens.tokens import TokenFacts
 
@@ -107,12 +107,21 @@ def class_map(l0_xy, probabilities=None) -> ClassMap:
     )
 
 
-def tissue_map(l0_xy, *, odd=(1,)) -> TissueMap:
+def tissue_map(l0_xy, *, odd=(1,), step=(100, 100)) -> TissueMap:
     l0_xy = np.asarray(l0_xy, np.int64)
     score = np.zeros(len(l0_xy))
     score[list(odd)] = 9.0
-    kinds = Kinds(np.zeros((2, 3), np.float32), np.array([0, 1]))
-    return TissueMap(TokenFacts(), l0_xy, np.arange(len(l0_xy)) % 2, kinds, score)
+    kinds = Kinds(
+        centres=np.array([[0, 0, 1], [5, 0, 0]], np.float32),
+        spread=np.ones(2, np.float32),
+        kind=np.arange(2),
+        numbers=np.arange(2),
+        names=("", ""),
+        rgb=PALETTE[:2],
+    )
+    labels = np.arange(len(l0_xy)) % 2
+    facts = TokenFacts(l0_patch_xy=step, l0_step_xy=step)
+    return TissueMap(facts, l0_xy, labels, kinds, np.arange(2), score)
 
 
 def started(patches, step, source=None, *, mask=None, l0_scale=(4.0, 4.0)) -> Started:

@@ -10,7 +10,7 @@ from qtpy.QtWidgets import QApplication, QMessageBox
 from napari_spt.analysis.slide_analysis import Change, Phase
 from napari_spt.parts.post import post
 from napari_spt.parts.settings import remember, remembered
-from napari_spt.slides.open_command import recent_slides
+from napari_spt.slides.recent import recent_slides
 from spt_core.engine.protocol import (
     Analyse,
     AskWithout,
@@ -60,7 +60,7 @@ def asked(monkeypatch):
 def test_an_answer_says_of_which_model_it_is(analysed):
     _, dock, _ = analysed
     assert dock.answer.heading.text() == "<b>What the model says</b>"
-    assert dock.run.analyse.text() == "Analyse again"
+    assert dock.run.analyse.text() == "Analyse"
     dock.model.choose_none()
     assert "Demonstration model” said" in dock.answer.heading.text()
     assert dock.run.analyse.text() == "Map the tissue"
@@ -96,7 +96,7 @@ def test_what_was_found_stays_when_it_is_looked_for_again(analysed, asked, tmp_p
     assert dock.answer.isVisible()
     assert dock.regions.strip.places
     assert len(viewer.layers) == count
-    assert dock.run.analyse.text() == "Go on"
+    assert dock.run.analyse.text() == "Analyse"
 
 
 def test_work_beside_the_window_fails_by_one_sentence(analysed, qtbot, tmp_path):

@@ -125,8 +125,8 @@ def test_it_ends_with_an_answer_maps_and_regions(run):
     assert sum(bar.share for bar in bars.values()) == pytest.approx(1)
     assert "Seen all" in dock.answer.seen.text()
     assert {la.name for la in viewer.layers} >= {
-        "Where the model looked",
-        "Class map",
+        "Where the model looked – sample",
+        "Class map – sample",
     }
     labels = map_of(dock, "classes")
     assert list(labels.features["name"])[1:] == [*bars, "unsure"]
@@ -257,7 +257,7 @@ def test_what_if_not_here(run):
     before = [bar.share for bar in bars.values()]
     dock.questions.without.setChecked(True)
     layer = viewer.layers.selection.active
-    assert layer.name == "What if not here?"
+    assert layer.name == "What if not here? – sample"
     assert layer.mode == "add_polygon_lasso"
     xy = analysis.prediction.xy
     cut = np.median(xy[:, 0])

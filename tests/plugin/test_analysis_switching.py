@@ -111,8 +111,11 @@ def test_look_alikes_end_on_the_slide_that_shows_them(two):
     assert not dock.questions.like.isChecked()
     assert map_of(dock, "likeness", second) is None
     assert map_of(dock, "region", second) is None
-    assert map_of(dock, "attention", second).visible
     assert map_of(dock, "attention", first).visible
+    assert not map_of(dock, "attention", second).visible
+    viewer.layers.selection.active = second.layer
+    assert map_of(dock, "attention", second).visible
+    assert not map_of(dock, "attention", first).visible
 
 
 def test_maps_go_with_their_slide(two, qtbot):

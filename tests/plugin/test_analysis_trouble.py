@@ -182,7 +182,7 @@ def test_cancelled_at_any_moment(open_dock, sample, qtbot, moment):
     assert (map_of(dock, "attention") is not None) == has_answer
     assert analysis.features is None
     assert dock.run.analyse.isEnabled()
-    assert dock.run.analyse.text() == "Go on"
+    assert dock.run.analyse.text() == "Analyse"
     assert not dock.run.cancel.isVisible()
 
 

@@ -12,7 +12,8 @@ from napari.settings import get_settings
 from qtpy.QtCore import QPoint, Qt
 from qtpy.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
-from napari_spt.analysis.legends import ClassPart, HeatPart, Legend
+from napari_spt.analysis.legend_parts import ClassPart, HeatPart
+from napari_spt.analysis.legends import Legend
 from napari_spt.analysis.open_command import open_analysis
 from napari_spt.analysis.slide_analysis import Change
 from napari_spt.analysis.state import Options
@@ -102,12 +103,18 @@ def test_every_control_has_a_name_and_is_reached_by_tab(full, qtbot):
         assert has_words or named, control
         assert control.focusPolicy() & Qt.FocusPolicy.TabFocus, named
     # From the top to the bottom, as one reads.
-    order = [dock.slide.list]
+    order = [dock.slide.open_button]
     while dock.isAncestorOf(after := order[-1].nextInFocusChain()):
         order.append(after)
     del after  # it is napari's
     visible = [c for c in order if c in controls and c.isVisible()]
-    tops = [c.mapTo(dock.scroll.widget(), QPoint(0, 0)).y() for c in visible]
+    column = dock.scroll.widget()
+    tops = [
+        c.mapTo(column, QPoint(0, 0)).y()
+        if column.isAncestorOf(c)
+        else column.height() + c.mapTo(dock.foot, QPoint(0, 0)).y()
+        for c in visible
+    ]
     assert len(visible) >= len([c for c in controls if c.isVisible()])
     first = visible[: len([c for c in controls if c.isVisible()])]
     steps = np.diff(tops[: len(first)])
@@ -233,7 +240,7 @@ def test_the_layers_menu_leads_to_the_dock(make_napari_viewer, engine):
 
 def test_an_empty_dock_says_what_to_do(open_dock):
     _, dock = open_dock(show=True)
-    assert not dock.slide.empty.isHidden()
+    assert not dock.slide.welcome.isHidden()
     assert dock.run.analyse.isHidden()
     assert dock.model.isHidden()
     assert dock.slide.open_button.text() == "Open slide…"

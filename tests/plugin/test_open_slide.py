@@ -99,7 +99,9 @@ def test_the_default_is_offered_once_and_set_only_on_yes(
     readers = get_settings().plugins.extension2reader
     assert (readers.get("*.svs") == "napari-spt") == says_yes
     assert "*.tif" not in readers
-    open_slides(viewer, [slide])
+    other = slide.with_name("another.svs")
+    other.write_bytes(slide.read_bytes())
+    open_slides(viewer, [other])
     qtbot.waitUntil(lambda: len(viewer.layers) == 2, timeout=10_000)
     assert not shown(QMessageBox)
     if says_yes:

@@ -25,7 +25,7 @@ from tests.made_slides import (
 from tests.slides_folder import folder_slides
 
 # Larger than an ordinary picture, or with levels: what we serve better than napari.
-OURS = [c for c in CASES if c.name not in ("striped", "sixteen bits")]
+OURS = [c for c in CASES if c.name not in ("striped", "sixteen bits", "five channels")]
 
 
 @pytest.fixture
@@ -224,3 +224,57 @@ def test_starting_napari_loads_neither_torch_nor_openslide():
         "assert 'torch' not in sys.modules, 'torch'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_slide_in_channels_is_one_slide(make_napari_viewer, tmp_path, qtbot):
+    """A layer per channel with its name, colour and contrast; the dock knows one."""
+    from napari_spt.analysis.desk import desk_of
+    from napari_spt.slides.slide_table import table_of
+    from tests.core.test_channels import COLOURS, NAMES, dyes, qptiff
+
+    viewer = make_napari_viewer(show=True)
+    path = tmp_path / "dyes.qptiff"
+    pixels = dyes()
+    qptiff(path, pixels)
+    layers = viewer.open(str(path), plugin="napari-spt")
+    assert [layer.name for layer in layers] == [f"{name} – dyes" for name in NAMES]
+    for layer, channel, rgb in zip(
+        layers, open_slide(path).channels, COLOURS, strict=True
+    ):
+        assert not layer.rgb
+        assert layer.blending == "additive"
+        assert tuple(layer.contrast_limits) == channel.limits
+        np.testing.assert_allclose(layer.colormap.colors[-1][:3] * 255, rgb, atol=0.5)
+        np.testing.assert_allclose(layer.scale, 0.5)
+    table = table_of(viewer)
+    assert table.slides == (layers[0],)
+    assert table.group_of(layers[0]) == layers
+    assert desk_of(viewer).state.source.name == "dyes"
+    # On the screen, and not black.
+    shot = viewer.screenshot(canvas_only=True, flash=False)[..., :3]
+    assert (shot.reshape(-1, 3).max(axis=0) > 200).all()
+    # It steps back and comes forward as one.
+    write_svs(tmp_path / "other.svs", picture(900, 700))
+    other = open_here(viewer, tmp_path / "other.svs")
+    assert not any(layer.visible for layer in layers)
+    viewer.layers.selection.active = layers[2]
+    assert all(layer.visible for layer in layers)
+    assert not other.visible
+    table.lay_side_by_side(True)
+    places = [layer.data_to_world((0, 0)) for layer in layers]
+    np.testing.assert_allclose(places, [places[0]] * 3)
+    assert other.visible
+    # Alone they are still in one place, and gone they leave nothing.
+    table.lay_side_by_side(False)
+    for layer in layers:
+        viewer.layers.remove(layer)
+    assert table.slides == (other,)
+
+
+def test_the_manifest_knows_every_ending():
+    from spt_core.slides import SLIDE_ENDINGS
+
+    (reader,) = pm.get_manifest("napari-spt").contributions.readers
+    patterns = set(reader.filename_patterns)
+    for ending in SLIDE_ENDINGS:
+        assert f"*.{ending.rpartition('.')[2]}" in patterns

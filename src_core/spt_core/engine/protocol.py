@@ -20,7 +20,7 @@ from spt_core.insight.tissue_map import TissueMap
 from spt_core.slides.tissue_mask import Tissue
 
 # Raised with every change of a message; an engine of another version is refused.
-VERSION = 1
+VERSION = 2
 
 
 # Requests: what the window asks for
@@ -60,10 +60,15 @@ class Analyse:
 
 @dataclass(frozen=True)
 class MapTissue:
-    """Sort an analysed slide into kinds of tissue, without a model."""
+    """Sort an analysed slide into kinds of tissue, without a model.
+
+    ``codebooks`` is the folder that keeps the kinds of earlier slides, with their names
+    and colours; without one, slides of one session share theirs.
+    """
 
     features: Path
     title: str
+    codebooks: Path | None = None
 
 
 @dataclass(frozen=True, eq=False)

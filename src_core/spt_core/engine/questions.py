@@ -23,6 +23,12 @@ from spt_core.engine.protocol import (
     Work,
     Working,
 )
+from spt_core.insight.codebook import (
+    codebook_file,
+    read_codebook,
+    together,
+    write_codebook,
+)
 from spt_core.insight.exploring import explore
 from spt_core.insight.faithfulness import faithfulness, patches_within, what_if
 
@@ -32,10 +38,17 @@ def map_tissue(request: MapTissue, loaded: LoadedModels) -> Work:
     yield Working(Step.READING_FEATURES)
     tokens = loaded.tokens(request.features, title_of(request))
     yield Working(Step.GROUPING_TISSUE)
-    encoder = tokens.facts.encoder_sha256 or tokens.facts.encoder
-    found = explore(tokens, known=loaded.kinds.get(encoder))
-    if len(found.kinds.centres):
-        loaded.kinds[encoder] = found.kinds
+    if request.codebooks is None:
+        encoder = tokens.facts.encoder_sha256 or tokens.facts.encoder
+        known = loaded.kinds.get(encoder)
+        found = explore(tokens, known=known)
+        loaded.kinds[encoder] = together(known, found.kinds)
+        return TissueMapped(found)
+    file = codebook_file(request.codebooks, tokens.facts)
+    known = read_codebook(file)
+    found = explore(tokens, known=known)
+    if len(found.kinds):
+        write_codebook(file, together(known, found.kinds))
     return TissueMapped(found)
 
 

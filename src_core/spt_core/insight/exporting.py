@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from spt_core.errors import InputError
 from spt_core.insight.geometry import Geometry
 from spt_core.insight.maps import TIMES_AVERAGE
-from spt_core.insight.results import ClassMap, Faithfulness, Prediction
+from spt_core.insight.results import ClassMap, Faithfulness, Prediction, WhatIf
+from spt_core.insight.tissue_map import TissueMap
 
 if TYPE_CHECKING:
     from spt_core.insight.model_words import ModelWords
@@ -40,9 +41,13 @@ class Findings:
         Whether the pixel size is what the user entered, because the file states none.
     title
         What to call the slide; None takes a pseudonym.
+    faithfulness, what_ifs
+        The questions that were asked, answered.
     command
         The command that makes the report again; None takes that of an analysis with
         the usual settings.
+    tissue_map
+        Kinds of tissue, of the same patches as ``prediction``.
     """
 
     prediction: Prediction
@@ -53,7 +58,14 @@ class Findings:
     slide_mpp: float | None = None
     title: str | None = None
     faithfulness: Faithfulness | None = None
+    what_ifs: tuple[WhatIf, ...] = ()
     command: str | None = None
+    tissue_map: TissueMap | None = None
+
+    @property
+    def is_of_tissue(self) -> bool:
+        """Whether no model was asked: kinds of tissue are what was found."""
+        return self.tissue_map is not None and len(self.prediction.attention) == 0
 
     @property
     def called(self) -> str:
@@ -181,7 +193,12 @@ class _Export:
 def _write_geojson(path: Path, export: _Export) -> None:
     from spt_core.insight.geojson import write_geojson
 
-    prediction = export.findings.prediction
+    prediction, kinds = export.findings.prediction, export.findings.tissue_map
+    if kinds is not None and export.findings.is_of_tissue:
+        from spt_core.insight.tissue_export import write_tissue_geojson
+
+        write_tissue_geojson(path, kinds, export.geometry)
+        return
     write_geojson(path, prediction, export.class_map, export.geometry)
 
 
@@ -189,6 +206,17 @@ def _write_ome_tiff(path: Path, export: _Export) -> None:
     from spt_core.insight.ome_tiff import write_ome_tiff
 
     findings = export.findings
+    if findings.tissue_map is not None and findings.is_of_tissue:
+        from spt_core.insight.tissue_export import write_tissue_ome_tiff
+
+        write_tissue_ome_tiff(
+            path,
+            findings.tissue_map,
+            findings.prediction,
+            export.geometry,
+            name=findings.called,
+        )
+        return
     write_ome_tiff(
         path,
         findings.prediction,
@@ -199,7 +227,12 @@ def _write_ome_tiff(path: Path, export: _Export) -> None:
 
 
 def _write_png(path: Path, export: _Export) -> None:
-    from spt_core.insight.overlay import attention_overlay, class_overlay, write_png
+    from spt_core.insight.overlay import (
+        attention_overlay,
+        class_overlay,
+        kinds_overlay,
+        write_png,
+    )
     from spt_core.insight.picture import tissue_picture
 
     prediction, classes = export.findings.prediction, export.class_map
@@ -209,7 +242,10 @@ def _write_png(path: Path, export: _Export) -> None:
     title = model.title if model else ""
     geometry = export.geometry
     picture = tissue_picture(prediction, export.slide)
-    if export.show == ATTENTION:
+    kinds = export.findings.tissue_map
+    if kinds is not None and export.findings.is_of_tissue:
+        image = kinds_overlay(prediction, kinds, picture, geometry)
+    elif export.show == ATTENTION:
         image = attention_overlay(
             prediction, picture, geometry, unit=export.unit, model=title
         )
@@ -224,11 +260,23 @@ def _write_report(path: Path, export: _Export) -> None:
     from spt_core.insight.report import ReportParts, write_report
 
     findings, model = export.findings, export.model
+    if findings.tissue_map is not None and findings.is_of_tissue:
+        from spt_core.insight.tissue_report import TissueReport, write_tissue_report
+
+        parts = TissueReport(
+            findings.tissue_map,
+            findings.prediction,
+            export.geometry,
+            findings.called,
+            export.slide,
+        )
+        write_tissue_report(path, parts)
+        return
     sha256 = ""
     if findings.model is not None:
         with findings.model.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    parts = ReportParts(
+    answer = ReportParts(
         prediction=findings.prediction,
         geometry=export.geometry,
         called=findings.called,
@@ -239,8 +287,9 @@ def _write_report(path: Path, export: _Export) -> None:
         slide=export.slide,
         classes=export.class_map,
         faithfulness=findings.faithfulness,
+        what_ifs=findings.what_ifs,
     )
-    write_report(path, parts)
+    write_report(path, answer)
 
 
 def _command(findings: Findings) -> str:

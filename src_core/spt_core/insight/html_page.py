@@ -10,8 +10,9 @@ from typing import Any
 from PIL import Image
 
 CITATION = (
-    "A self-supervised framework for learning whole slide representations "
-    "(Slide Pre-trained Transformers)."
+    "Hou X, Jiang C, Kondepudi A, Lyu Y, Chowdury A, Lee H, Hollon T (2024). A "
+    "self-supervised framework for learning whole slide representations (Slide "
+    "Pre-trained Transformers). arXiv:2402.06188."
 )
 # Browsers then refuse to load or run anything, whatever the page holds.
 _NOTHING_ELSE = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"

@@ -1,6 +1,7 @@
 """A map over the tissue as a picture with its legend and a scale bar."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from math import floor, log10
 from pathlib import Path
@@ -12,8 +13,10 @@ from PIL import Image, ImageDraw, ImageFont
 
 from spt_core.files import written_whole
 from spt_core.insight.colours import (
+    BY_LOOKS,
     EACH_ALONE,
     EVEN,
+    FILL_OPACITY,
     LIMITS,
     NOT_WHERE,
     class_colour,
@@ -24,10 +27,11 @@ from spt_core.insight.maps import MEAN, TIMES_AVERAGE, attention_values, cell_ma
 from spt_core.insight.picture import Picture
 from spt_core.insight.regions import stands_out
 from spt_core.insight.results import ClassMap, Prediction, Verdict
+from spt_core.insight.tissue_map import TissueMap
 from spt_core.insight.wording import UNLIKE, coverage, pixel_size_note
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 
-OPACITY, CLASS_OPACITY = 0.7, 0.55
+OPACITY = 0.7
 BAR_WIDTH, MARGIN, FOOT, LEGEND = 22, 16, 46, 270
 # The lowest picture; where a legend's colours begin; the height of a line of text,
 # about the width of its letters, and how many of these a legend is wide.
@@ -82,33 +86,105 @@ def class_overlay(
     picture: Picture,
     geometry: Geometry,
     *,
-    opacity: float = CLASS_OPACITY,
+    opacity: float = FILL_OPACITY,
     model: str = "",
 ) -> Image.Image:
-    """The likeliest class of each patch over the tissue; grey where unsure."""
+    """The likeliest class of each patch over the tissue; black where unsure."""
     labels = classes.labels
+    named = [
+        _Named(
+            class_colour(label),
+            classes.name_of(label),
+            f"{np.mean(labels == label) if len(labels) else 0:.0%}",
+        )
+        for label in (*range(len(classes.classes)), -1)
+    ]
+    rows = np.where(labels < 0, len(classes.classes), labels)
+    return _named_overlay(
+        rows,
+        named,
+        prediction,
+        picture,
+        geometry,
+        title=("Class map", "% of patches"),
+        says=EACH_ALONE,
+        notes=_notes(prediction, model),
+        opacity=opacity,
+    )
+
+
+def kinds_overlay(
+    prediction: Prediction,
+    found: TissueMap,
+    picture: Picture,
+    geometry: Geometry,
+    *,
+    opacity: float = FILL_OPACITY,
+) -> Image.Image:
+    """The kind of tissue of each patch over the tissue, with its area."""
+    areas = found.areas_mm2(geometry.um_pixel_xy)
+    named = []
+    for row, title in enumerate(found.kinds.titles):
+        red, green, blue = found.kinds.rgb[row].tolist()
+        share = f"{found.shares[row]:.0%}"
+        how_much = share if areas is None else f"{areas[row]:.2f} mm², {share}"
+        named.append(_Named((red, green, blue), title, how_much))
+    return _named_overlay(
+        found.labels,
+        named,
+        prediction,
+        picture,
+        geometry,
+        title=("Kinds of tissue", "by looks alone"),
+        says=BY_LOOKS,
+        notes=[],
+        opacity=opacity,
+    )
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A colour of a map, what it is, and how much of it there is."""
+
+    rgb: tuple[int, int, int]
+    name: str
+    share: str
+
+
+def _named_overlay(
+    labels: NDArray[np.integer],
+    named: Sequence[_Named],
+    prediction: Prediction,
+    picture: Picture,
+    geometry: Geometry,
+    *,
+    title: tuple[str, str],
+    says: str,
+    notes: Sequence[str],
+    opacity: float,
+) -> Image.Image:
+    """Rows of ``named`` (n,) over the tissue, with their names in the legend."""
     numbers = labels.astype(np.float64)
     drawn = cell_map(numbers, prediction.p, prediction.xy, prediction.facts)
     values = picture.spread(drawn)
     there = np.isfinite(values)
-    table = [class_colour(k) for k in range(-1, len(classes.classes))]
-    rows = np.where(there, values, -1).astype(int) + 1
-    rgb = _blend(picture.rgb, np.array(table, np.float32)[rows], opacity * there)
-    names = []
-    for label in (*range(len(classes.classes)), -1):
-        share = np.mean(labels == label) if len(labels) else 0
-        words = f"{classes.name_of(label)}  {share:.0%}"
-        names.append((label, wrap(words, LEGEND_LETTERS - 6)))
-    lines = wrap(EACH_ALONE, LEGEND_LETTERS)
-    tall = BAR_TOP + sum(8 + LINE * len(text) for _, text in names) + LINE * len(lines)
-    image = _framed(rgb, picture, geometry, _notes(prediction, model), tall + 8)
+    table = np.array([one.rgb for one in named], np.float32)
+    rows = np.where(there, values, 0).astype(int)
+    rgb = _blend(picture.rgb, table[rows], opacity * there)
+    entries = [
+        (one.rgb, wrap(f"{one.name}  {one.share}", LEGEND_LETTERS - 6)) for one in named
+    ]
+    lines = wrap(says, LEGEND_LETTERS)
+    tall = BAR_TOP + LINE * len(lines)
+    tall += sum(8 + LINE * len(text) for _, text in entries)
+    image = _framed(rgb, picture, geometry, notes, tall + 8)
     draw = ImageDraw.Draw(image)
     left, y = rgb.shape[1] + 2 * MARGIN, MARGIN
-    _write(draw, (left, y), "Class map", 17)
-    _write(draw, (left, y + 24), "% of patches", 13)
+    _write(draw, (left, y), title[0], 17)
+    _write(draw, (left, y + 24), title[1], 13)
     y += BAR_TOP
-    for label, text in names:
-        draw.rectangle((left, y, left + 16, y + 16), class_colour(label))
+    for colour, text in entries:
+        draw.rectangle((left, y, left + 16, y + 16), colour, outline=INK)
         _write_lines(draw, (left + 26, y - 1), text, 14)
         y += 8 + LINE * len(text)
     _write_lines(draw, (left, y + 8), lines)

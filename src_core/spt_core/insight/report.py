@@ -29,13 +29,14 @@ from spt_core.insight.overlay import attention_overlay, class_overlay
 from spt_core.insight.picture import read_patch, tissue_picture
 from spt_core.insight.regions import RegionKind, choose_regions, stands_out
 from spt_core.insight.reproducing import what_to_put_in
-from spt_core.insight.results import ClassMap, Faithfulness, Prediction, Verdict
+from spt_core.insight.results import ClassMap, Faithfulness, Prediction, Verdict, WhatIf
 from spt_core.insight.wording import (
     coverage,
     faithfulness_sentence,
     number_name,
     pixel_size_note,
     prediction_sentence,
+    what_if_sentence,
 )
 from spt_core.learning.model_card import ModelCard
 from spt_core.notice import NOT_FOR_DIAGNOSIS
@@ -76,6 +77,7 @@ class ReportParts:
     slide: Slide | None = None
     classes: ClassMap | None = None
     faithfulness: Faithfulness | None = None
+    what_ifs: tuple[WhatIf, ...] = ()
 
     @property
     def model(self) -> ModelWords | None:
@@ -101,6 +103,8 @@ def report_page(parts: ReportParts) -> str:
         body += [_probabilities(found), *_maps(parts), *_regions(parts)]
         if parts.faithfulness is not None:
             body += _faithfulness(parts.faithfulness)
+        if parts.what_ifs:
+            body += _what_ifs(parts.what_ifs)
     body += _provenance(parts)
     return html_page(parts.called, body)
 
@@ -248,6 +252,15 @@ def _faithfulness(check: Faithfulness) -> list[str]:
         f"<p>{escape(faithfulness_sentence(check))}</p>",
         "<table><tr><th>removed</th><th>most attended first</th><th>random</th>"
         f"<th>least attended first</th></tr>{rows}</table>",
+    ]
+
+
+def _what_ifs(asked: Sequence[WhatIf]) -> list[str]:
+    items = "".join(f"<li>{escape(what_if_sentence(one))}</li>" for one in asked)
+    return [
+        "<h2>What if not here?</h2>",
+        "<p>Parts of the slide were drawn around, and the model was asked without "
+        f"them.</p><ul>{items}</ul>",
     ]
 
 

@@ -132,6 +132,13 @@ def what_if_sentence(found: WhatIf) -> str:
     top = before.top or 0
     return (
         f"Without these {found.removed} of {before.seen} patches {before.classes[top]} "
-        f"goes from {before.probabilities[top]:.2f} to {after.probabilities[top]:.2f}. "
-        f"{answer}"
+        f"{_change(before.probabilities[top], after.probabilities[top])}. {answer}"
     )
+
+
+def _change(was: float, now: float) -> str:
+    """From which number to which, in as many digits as tell them apart."""
+    for digits in (2, 3, 4):
+        if f"{was:.{digits}f}" != f"{now:.{digits}f}":
+            return f"goes from {was:.{digits}f} to {now:.{digits}f}"
+    return f"stays at {now:.2f}"

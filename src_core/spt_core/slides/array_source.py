@@ -13,6 +13,14 @@ import tifffile
 from numpy.typing import NDArray
 from PIL import Image
 
+from spt_core.errors import InputError
+from spt_core.slides.channel_facts import (
+    ChannelFacts,
+    are_colours,
+    from_ome_xml,
+    from_omero,
+    from_qptiff,
+)
 from spt_core.slides.channels import ChannelView
 from spt_core.slides.source import Pixels, UnreadableRegionError
 from spt_core.slides.tiff_tiles import cut_short
@@ -80,7 +88,7 @@ class ArraySource:
     levels: list[_Level]
     raw_mpp_xy: tuple[float, float] | None
     has_alpha: bool = False
-    colours: Sequence[tuple[int, int, int]] | None = None
+    channels: Sequence[ChannelFacts] = ()
     properties: dict[str, str] = field(default_factory=dict)
     tiff: tifffile.TiffFile | None = None
     bounds: tuple[int, int, int, int] | None = None
@@ -92,18 +100,42 @@ class ArraySource:
         self.tile_sizes = tuple(level.tile() for level in self.levels)
         self._view: ChannelView | None = None
 
+    @property
+    def channel_view(self) -> ChannelView:
+        """How channels become colours, learned from a look at the slide."""
+        if self._view is None:
+            self._view = ChannelView.learn(self._overview(), channels=self.channels)
+        return self._view
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(self.levels[0].array.dtype)
+
+    def read_raw(self, level: int, x: int, y: int, w: int, h: int) -> NDArray:
+        """Read ``(h, w, c)`` in the file's own numbers."""
+        try:
+            return self.levels[level].read(slice(x, x + w), slice(y, y + h))
+        # A damaged chunk raises whatever its codec raises.
+        except Exception as error:
+            raise self._unreadable(level, x, y, w, h, error) from error
+
     def read(self, level: int, x: int, y: int, w: int, h: int) -> Pixels:
         try:
             return self._rgb(self.levels[level].read(slice(x, x + w), slice(y, y + h)))
         # A damaged chunk raises whatever its codec raises.
         except Exception as error:
-            scale = self.level_dimensions[0][0] / self.level_dimensions[level][0]
-            raise UnreadableRegionError(
-                self.path,
-                (round(x * scale), round(y * scale)),
-                (round(w * scale), round(h * scale)),
-                str(error) if self.path.exists() else "the file is gone",
-            ) from error
+            raise self._unreadable(level, x, y, w, h, error) from error
+
+    def _unreadable(
+        self, level: int, x: int, y: int, w: int, h: int, error: Exception
+    ) -> UnreadableRegionError:
+        scale = self.level_dimensions[0][0] / self.level_dimensions[level][0]
+        return UnreadableRegionError(
+            self.path,
+            (round(x * scale), round(y * scale)),
+            (round(w * scale), round(h * scale)),
+            str(error) if self.path.exists() else "the file is gone",
+        )
 
     def all_properties(self) -> Mapping[str, str]:
         return self.properties
@@ -122,11 +154,9 @@ class ArraySource:
             white = np.iinfo(pixels.dtype).max if pixels.dtype.kind == "u" else 1
             colour = pixels[..., :-1] * alpha + white * (1 - alpha)
             pixels = colour.astype(pixels.dtype)
-        if self._view is None:
-            is_rgb = pixels.shape[-1] == 3 and pixels.dtype == np.uint8
-            overview = pixels if is_rgb else self._overview()
-            self._view = ChannelView.learn(overview, colours=self.colours)
-        return self._view.rgb(pixels)
+        if not self.channels and pixels.shape[-1] == 3 and pixels.dtype == np.uint8:
+            return np.ascontiguousarray(pixels)
+        return self.channel_view.rgb(pixels)
 
     def _overview(self) -> NDArray:
         """A small image of the slide, from its middle where it is large."""
@@ -163,17 +193,20 @@ def _tiff_source(path: Path, tiff: tifffile.TiffFile) -> ArraySource:
     ]
     page = tiff.pages[0]
     samples = series.shape[series.axes.index("S")] if "S" in series.axes else 1
-    colours = None
+    channels: Sequence[ChannelFacts] = ()
     mpp_xy = _tiff_mpp(page)
     if tiff.is_ome and tiff.ome_metadata:
-        mpp_xy, colours = _ome_facts(tiff.ome_metadata)
+        mpp_xy = _ome_mpp(tiff.ome_metadata)
+        channels = from_ome_xml(tiff.ome_metadata)
+    elif tiff.is_qpi:
+        channels = from_qptiff([one.description for one in series.pages])
     return ArraySource(
         path,
         "tifffile",
         levels,
         mpp_xy,
         has_alpha=samples == 4,
-        colours=colours,
+        channels=_fitting(channels, levels[0], is_rgb=samples > 1),
         properties={"tiff.ImageDescription": page.description},
         tiff=tiff,
         notes=cut_short(tiff, series.pages),
@@ -195,7 +228,7 @@ def open_ome_zarr(path: Path) -> ArraySource:
     attributes: dict[str, Any] = dict(group.attrs)
     attributes = attributes.get("ome", attributes)
     if "multiscales" not in attributes:
-        raise ValueError("it holds no OME-Zarr image (no 'multiscales')")
+        raise InputError("is a zarr folder that holds no OME-Zarr image.")
     multiscale = attributes["multiscales"][0]
     axes_list = multiscale.get("axes") or ["t", "c", "z", "y", "x"]
     names = [a["name"] if isinstance(a, dict) else a for a in axes_list]
@@ -203,21 +236,27 @@ def open_ome_zarr(path: Path) -> ArraySource:
     levels = [
         _Level(group[dataset["path"]], axes) for dataset in multiscale["datasets"]
     ]
-    channels = attributes.get("omero", {}).get("channels", [])
-    colours = [_hex_colour(c["color"]) for c in channels if c.get("color")]
-    count = levels[0].array.shape[axes.index("C")] if "C" in axes else 1
+    channels = from_omero(attributes.get("omero", {}).get("channels", []))
     return ArraySource(
         path,
         "zarr",
         levels,
         _zarr_mpp(multiscale["datasets"][0], axes_list, axes),
-        colours=colours if len(colours) == count else None,
+        channels=_fitting(channels, levels[0]),
     )
 
 
-def _hex_colour(text: str) -> tuple[int, int, int]:
-    text = text.lstrip("#")[:6]
-    return int(text[:2], 16), int(text[2:4], 16), int(text[4:6], 16)
+def _fitting(
+    facts: Sequence[ChannelFacts], level: _Level, *, is_rgb: bool = False
+) -> tuple[ChannelFacts, ...]:
+    """What is known of a level's channels; none where it is one picture in colour."""
+    shape = level.array.shape
+    count = shape[level.axes.index("C")] if "C" in level.axes else 1
+    if is_rgb or (count == 1 and not facts):
+        return ()
+    if len(facts) != count:
+        facts = [ChannelFacts()] * count
+    return () if are_colours(facts) else tuple(facts)
 
 
 def _zarr_mpp(
@@ -260,27 +299,15 @@ def _tiff_mpp(page: tifffile.TiffPage) -> tuple[float, float] | None:
     return sizes[0], sizes[1]
 
 
-def _ome_facts(
-    xml: str,
-) -> tuple[tuple[float, float] | None, list[tuple[int, int, int]] | None]:
-    """Pixel size and channel colours from OME-XML."""
-    root = ElementTree.fromstring(xml)
-    pixels = root.find(".//{*}Pixels")
+def _ome_mpp(xml: str) -> tuple[float, float] | None:
+    """Pixel size from OME-XML."""
+    pixels = ElementTree.fromstring(xml).find(".//{*}Pixels")
     if pixels is None:
-        return None, None
+        return None
     sizes = []
     for name in "XY":
         size = pixels.get(f"PhysicalSize{name}")
         unit = pixels.get(f"PhysicalSize{name}Unit", "µm")
         if size is not None and unit in _UM:
             sizes.append(float(size) * _UM[unit])
-    colours = []
-    for channel in pixels.findall("{*}Channel"):
-        colour = channel.get("Color")
-        if colour is not None:
-            packed = int(colour) & 0xFFFFFFFF
-            colours.append((packed >> 24, packed >> 16 & 255, packed >> 8 & 255))
-    # One colour for three samples is RGB, not a dye.
-    complete = len(colours) == int(pixels.get("SizeC", "0"))
-    mpp_xy = (sizes[0], sizes[1]) if len(sizes) == 2 else None
-    return mpp_xy, colours if complete and colours else None
+    return (sizes[0], sizes[1]) if len(sizes) == 2 else None

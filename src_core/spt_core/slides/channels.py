@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spt_core.slides.channel_facts import RGB, ChannelFacts
 from spt_core.slides.source import Pixels
 
 # Blue first, because the first fluorescence channel is nearly always the nuclei.
@@ -37,24 +38,27 @@ class ChannelView:
         cls,
         overview: NDArray,
         *,
-        colours: Sequence[tuple[int, int, int]] | None = None,
+        channels: Sequence[ChannelFacts] = (),
     ) -> "ChannelView":
-        """Choose a view from a coarse ``(y, x, c)`` image of the whole slide."""
-        channels = overview.shape[-1]
-        if channels == 3 and overview.dtype == np.uint8:
+        """Choose a view from a coarse ``(y, x, c)`` image of the whole slide.
+
+        ``channels`` is what the file says of them, empty for a picture in colour.
+        """
+        count = overview.shape[-1]
+        if not channels and count == 3 and overview.dtype == np.uint8:
             return cls(direct=True)
-        if channels == 3 and colours is None:
+        if not channels and count == 3:
             # One window for all three keeps the balance of the colours.
-            colours = ((255, 0, 0), (0, 255, 0), (0, 0, 255))
-            windows = [_window(overview, low=None)] * 3
-        else:
-            windows = [_window(overview[..., c], low=1.0) for c in range(channels)]
-        if colours is None:
-            colours = (
-                ((255, 255, 255),)
-                if channels == 1
-                else [_COLOURS[c % len(_COLOURS)] for c in range(channels)]
-            )
+            return cls(False, (_window(overview, low=None),) * 3, RGB)
+        facts = channels or [ChannelFacts()] * count
+        windows = [
+            one.limits or _window(overview[..., number], low=1.0, is_dye=bool(channels))
+            for number, one in enumerate(facts)
+        ]
+        usual = [(255, 255, 255)] if count == 1 else _COLOURS
+        colours = [
+            one.colour or usual[number % len(usual)] for number, one in enumerate(facts)
+        ]
         return cls(direct=False, windows=tuple(windows), colours=tuple(colours))
 
     def rgb(self, pixels: NDArray) -> Pixels:
@@ -69,8 +73,11 @@ class ChannelView:
         return np.clip(total + 0.5, 0, 255).astype(np.uint8)
 
 
-def _window(values: NDArray, *, low: float | None) -> tuple[float, float]:
-    if values.dtype == np.uint8:
+def _window(
+    values: NDArray, *, low: float | None, is_dye: bool = False
+) -> tuple[float, float]:
+    """The range to show; the brightness of a dye says nothing by itself."""
+    if values.dtype == np.uint8 and not is_dye:
         return 0.0, 255.0
     finite = values[np.isfinite(values)]
     if finite.size == 0:

@@ -17,7 +17,16 @@ OPENSLIDE_ENDINGS = (
     ".czi",
     ".dcm",
 )
-SLIDE_ENDINGS = (".ome.tiff", ".ome.tif", ".ome.zarr", ".zarr", *OPENSLIDE_ENDINGS)
+SLIDE_ENDINGS = (
+    ".ome.tiff",
+    ".ome.tif",
+    ".ome.btf",
+    ".ome.zarr",
+    ".zarr",
+    ".qptiff",
+    ".btf",
+    *OPENSLIDE_ENDINGS,
+)
 
 
 def is_slide_name(path: Path) -> bool:

@@ -101,15 +101,22 @@ def _open_source(path: Path, title: str) -> PixelSource:
     if path.is_dir():
         try:
             return open_ome_zarr(path)
+        except InputError as error:
+            raise InputError(f"{title} {error}") from error
         # zarr raises many kinds of error on a damaged folder.
         except Exception as error:
-            raise InputError(f"{title} cannot be read as OME-Zarr: {error}.") from error
+            _log.debug("%s: %s", path, error)
+            raise InputError(
+                f"{title} cannot be read as OME-Zarr: it is damaged or incomplete. "
+                "Copy it again from where it came from."
+            ) from error
     try:
         source = OpenSlideSource.try_open(path)
     except (openslide.OpenSlideError, OSError) as error:
+        _log.debug("%s: %s", path, error)
         raise InputError(
             f"{title} is damaged or incomplete, or a file that belongs to it is "
-            f"missing: {_sentence(error)} Copy it again from where it came from."
+            f"missing.{_companions(path)} Copy it again from where it came from."
         ) from error
     if source is not None and not _is_better_read_by_tifffile(source):
         return source
@@ -145,9 +152,10 @@ def _why_not(path: Path, title: str, error: Exception) -> str:
     if start.startswith(b"PK\x03\x04"):
         return f"{title} is a zip archive: unpack it and open the slide in it."
     if start[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
+        _log.debug("%s: %s", path, error)
         return (
-            f"{title} is a TIFF that is damaged or incomplete ({_sentence(error)}) "
-            "Copy it again from where it came from."
+            f"{title} is a TIFF that is damaged or incomplete: copy it again from "
+            "where it came from."
         )
     kind = "a text file" if _looks_like_text(start) else "in a format that is not known"
     return (
@@ -166,6 +174,12 @@ def _looks_like_text(start: bytes) -> bool:
     return all(c.isprintable() or c.isspace() for c in text)
 
 
-def _sentence(error: Exception) -> str:
-    text = (str(error) or type(error).__name__).strip()
-    return text if text.endswith(".") else f"{text}."
+def _companions(path: Path) -> str:
+    """What has to lie beside a file of its kind."""
+    match path.suffix.lower():
+        case ".mrxs":
+            return f" Beside it belongs a folder called {path.stem}."
+        case ".vms" | ".vmu":
+            return " Beside it belong the image files that it names."
+        case _:
+            return ""

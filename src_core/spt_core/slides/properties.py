@@ -49,6 +49,15 @@ def is_plausible(mpp_xy: tuple[float, float]) -> bool:
     return all(low <= mpp <= high for mpp in mpp_xy)
 
 
+def doubt_note(mpp_xy: tuple[float, float]) -> str:
+    """What is said of a pixel size that is not believed."""
+    low, high = PLAUSIBLE_MPP
+    return (
+        f"The file says that a pixel is {mpp_xy[0]:g} × {mpp_xy[1]:g} µm, "
+        f"which is outside {low:g} to {high:g} µm and not believed."
+    )
+
+
 def settle_mpp(
     from_file: tuple[float, float] | None, from_caller: float | None
 ) -> tuple[tuple[float, float] | None, list[str]]:
@@ -71,8 +80,5 @@ def settle_mpp(
     if from_file is not None:
         if is_plausible(from_file):
             return from_file, notes
-        notes.append(
-            f"The file says that a pixel is {from_file[0]:g} × {from_file[1]:g} µm, "
-            f"which is outside {low:g} to {high:g} µm and not believed."
-        )
+        notes.append(doubt_note(from_file))
     return (None if from_caller is None else (from_caller, from_caller)), notes

@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 import dask.array as da
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
-from spt_core.slides.properties import identifying, settle_mpp, technical
+from spt_core.slides.array_source import ArraySource
+from spt_core.slides.channel_levels import Channel, ChannelLevels
+from spt_core.slides.properties import identifying, is_plausible, settle_mpp, technical
 from spt_core.slides.pyramid import MADE_CHUNK, chunk_size, make_chunk, plan_levels
 from spt_core.slides.source import Pixels, PixelSource, UnreadableRegionError
 from spt_core.slides.tile_cache import TileCache
@@ -37,6 +40,8 @@ class Slide:
         What sentences call the slide: its file's name, where nobody says another.
     mpp_xy
         Micrometres per level-0 pixel in x and y, or None where nobody said.
+    doubted_mpp_xy
+        What the file says of its pixels, where that is not believed.
     mpp_from_user
         Whether ``mpp_xy`` is what the caller gave, because the file does not say it.
     notes
@@ -57,6 +62,8 @@ class Slide:
         self.path = source.path
         self.title = title or source.path.name
         self.mpp_xy, notes = settle_mpp(source.raw_mpp_xy, mpp)
+        stated = source.raw_mpp_xy
+        self.doubted_mpp_xy = None if stated is None or is_plausible(stated) else stated
         self.mpp_from_user = self.mpp_xy not in (None, source.raw_mpp_xy)
         self.notes = [*source.notes, *notes]
         self.on_unreadable: Callable[[UnreadableRegionError], None] | None = None
@@ -150,6 +157,43 @@ class Slide:
                 )
             )
         return arrays
+
+    @cached_property
+    def channels(self) -> tuple[Channel, ...]:
+        """The channels of a fluorescence slide; none where it is a picture in colour.
+
+        The RGB ``pyramid`` is there all the same: the channels in their colours.
+        """
+        source = self._source
+        if not isinstance(source, ArraySource) or not source.channels:
+            return ()
+        levels = ChannelLevels(
+            self._show_raw,
+            self.levels,
+            source.tile_sizes,
+            count=len(source.channels),
+            dtype=source.dtype,
+            token=self._token,
+        )
+        view = source.channel_view
+        return tuple(
+            Channel(
+                one.name or f"Channel {number + 1}",
+                view.colours[number],
+                view.windows[number],
+                levels.pyramid(number),
+            )
+            for number, one in enumerate(source.channels)
+        )
+
+    def _show_raw(self, level: int, x: int, y: int, w: int, h: int) -> NDArray:
+        """All channels of a region; what cannot be decoded is told once, and empty."""
+        source = cast(ArraySource, self._source)
+        try:
+            return source.read_raw(level, x, y, w, h)
+        except UnreadableRegionError as error:
+            self._report(error)
+            return np.zeros((h, w, len(source.channels)), source.dtype)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -36,13 +36,15 @@ def test_tissue_map(engine, features):
     assert found.labels.shape == found.outlier_score.shape == (len(tokens),)
     count = found.labels.max() + 1
     assert len(found.kinds.centres) == len(found.kinds.rgb) == count
+    assert (found.labels[found.typical] == np.arange(count)).all()
     # Each patch is nearer to its own kind's middle than to most others'.
     middles = np.stack([tokens.x[found.labels == k].mean(axis=0) for k in range(count)])
     far = np.linalg.norm(tokens.x[:, None] - middles, axis=2)
     assert (far.argmin(axis=1) == found.labels).mean() > 0.8
     # The same slide again keeps its colours.
     again = engine.answer(MapTissue(features, "s"))[-1].tissue_map
-    assert sorted(again.kinds.colours) == sorted(found.kinds.colours)
+    assert sorted(again.kinds.numbers) == sorted(found.kinds.numbers)
+    np.testing.assert_array_equal(again.kinds.rgb, found.kinds.rgb)
 
 
 def test_without_a_region(engine, analysed, features, model):

@@ -46,8 +46,8 @@ def test_a_new_kind_gets_a_colour_of_its_own():
     x, truth = tissues(np.random.default_rng(1), (300, 200, 100, 60))
     known = explored(x[truth < 3], kinds=3).kinds
     found = explored(x, kinds=4, known=known)
-    assert len(set(found.kinds.colours.tolist())) == 4
-    assert set(known.colours.tolist()) <= set(found.kinds.colours.tolist())
+    assert len({tuple(one) for one in found.kinds.rgb.tolist()}) == 4
+    assert set(known.numbers.tolist()) < set(found.kinds.numbers.tolist())
 
 
 def test_outliers_stand_out():
@@ -70,7 +70,7 @@ def test_one_seed_gives_one_map():
     x = np.random.default_rng(1).normal(size=(500, 16))
     one, again, other = (explored(x, seed=seed) for seed in (3, 3, 4))
     np.testing.assert_array_equal(one.labels, again.labels)
-    np.testing.assert_array_equal(one.kinds.colours, again.kinds.colours)
+    np.testing.assert_array_equal(one.kinds.rgb, again.kinds.rgb)
     np.testing.assert_array_equal(one.outlier_score, again.outlier_score)
     assert (one.labels != other.labels).any()
 
@@ -87,7 +87,7 @@ def test_identical_patches_are_one_kind():
     assert set(found.labels.tolist()) == {0}
     assert len(found.outliers) == 0
     again = explored(np.ones((50, 8)), known=found.kinds)
-    assert again.kinds.colours.tolist() == found.kinds.colours.tolist()
+    assert again.kinds.rgb.tolist() == found.kinds.rgb.tolist()
 
 
 def test_two_different_patches_are_two_kinds():

@@ -21,7 +21,7 @@ from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.insight import overlay
 from spt_core.insight.class_map import class_map
-from spt_core.insight.colours import VIRIDIS
+from spt_core.insight.colours import ATTENTION_RAMP
 from spt_core.insight.geojson import write_geojson
 from spt_core.insight.geometry import Geometry
 from spt_core.insight.maps import attention_values, cell_map
@@ -198,7 +198,9 @@ def test_an_even_map_looks_even_and_a_strong_one_does_not(mean_model):
     strong = even.copy()
     strong[0, 0] = 50.0
     # What is looked at most is the scale's end, at the overlay's opacity.
-    top = 0.7 * np.array(VIRIDIS[-1]) + 0.3 * np.asarray(picture.rgb[plain][0], float)
+    top = 0.7 * np.array(ATTENTION_RAMP[-1]) + 0.3 * np.asarray(
+        picture.rgb[plain][0], float
+    )
     assert np.abs(colours(strong) - top).max(axis=1).min() <= 1
 
 

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from spt_core.errors import InputError
 from spt_core.events import Note
@@ -14,6 +15,7 @@ from spt_core.learning import finish as finishing
 from spt_core.learning.aggregators import build_encoder
 from spt_core.learning.batches import SlidePlan, graph_floats
 from spt_core.learning.cohort import open_cohort
+from spt_core.learning.finish import build_for
 from spt_core.learning.model_card import read_model_card
 from spt_core.learning.model_file import load_model
 from spt_core.learning.settings import TrainSettings
@@ -33,7 +35,7 @@ SMALL = {
     "clam": {"dim": 16},
     "dsmil": {"dim": 16},
     "transmil": {"dim": 16, "heads": 2},
-    "hipt": {"dim": 24, "depth": 2, "heads": 2},
+    "hipt": {"dim": 24, "depth": 2, "heads": 2, "dropout": 0.05},
 }
 NAMES = sorted(SMALL)
 WHOLE = ViewSettings(views=1, crop=False, mask=False)
@@ -51,7 +53,7 @@ def planted(tmp_path_factory):
     rng = np.random.default_rng(0)
     kinds = rng.normal(size=(3, 16))
     lines = ["slide,label"]
-    for number in range(18):
+    for number in range(12):
         n = int(rng.integers(60, 120))
         x = rng.normal(size=(n, 16))
         x[rng.permutation(n)[: n // 10]] += 3 * kinds[number % 3]
@@ -68,13 +70,14 @@ def planted(tmp_path_factory):
 
 @pytest.mark.parametrize("model", NAMES)
 def test_three_classes_are_learned_from_a_tenth_of_the_tokens(planted, tmp_path, model):
+    epochs, rate = (24, 3e-3) if model == "hipt" else (16, 1e-2)
     run = baseline(
         planted,
         tmp_path / "run",
         model,
-        epochs=16,
-        learning_rate=3e-3 if model == "hipt" else 1e-2,
-        validate_epochs=16,
+        epochs=epochs,
+        learning_rate=rate,
+        validate_epochs=epochs,
         checkpoint_steps=100,
     )
     events, result = finish(train(run))
@@ -89,7 +92,7 @@ def test_three_classes_are_learned_from_a_tenth_of_the_tokens(planted, tmp_path,
         with torch.no_grad():
             scores = model_file.logits(model_file.encoder.attend(x, p).h)
         right += int(scores.argmax() == y)
-    assert right >= 15
+    assert right >= 10
     said = " ".join(event.message for event in events if isinstance(event, Note))
     assert f"{model} sees whole slides" in said
     assert not read_model_card(result.last).views.crop
@@ -117,7 +120,7 @@ def gradients(cohort, model, *, micro_batch=None, chunk=1, step=0):
     options = {"classes": 3} if model in ("clam", "dsmil") else {}
     encoder = build_encoder(model, cohort.dim, **SMALL[model], **options)
     objective = build_objective("classify", encoder, classes=3)
-    plan = SlidePlan(cohort, WHOLE, 18, seed=3, device=CPU, chunk=chunk)
+    plan = SlidePlan(cohort, WHOLE, 12, seed=3, device=CPU, chunk=chunk)
     compute = ExactStep(
         encoder,
         objective,
@@ -161,7 +164,7 @@ def test_two_ranks_draw_what_one_process_draws(open_planted):
     objective = build_objective("classify", encoder, classes=3)
 
     def embedded(rank, world):
-        plan = SlidePlan(open_planted, WHOLE, 18, 3, CPU, 1, rank, world)
+        plan = SlidePlan(open_planted, WHOLE, 12, 3, CPU, 1, rank, world)
         processes = Processes(rank, world)
         compute = ExactStep(encoder, objective, device=CPU, processes=processes)
         with torch.no_grad():
@@ -214,6 +217,25 @@ def test_models_with_classes_learn_by_classify_alone(planted, tmp_path, model):
         finish(train(tuned))
 
 
+def test_a_new_hipt_starts_from_weights_of_regions(open_planted, tmp_path):
+    source = build_encoder("hipt", 16, **SMALL["hipt"])
+    save_file(source.region.state_dict(), tmp_path / "regions.safetensors")
+    settings = TrainSettings(
+        "x",
+        "classify",
+        "y",
+        labels="l.csv",
+        model="hipt",
+        architecture=SMALL["hipt"],
+        region_weights=str(tmp_path / "regions.safetensors"),
+    )
+    encoder, _ = build_for(settings, open_planted)
+    for name, weight in encoder.region.state_dict().items():
+        assert torch.equal(weight, source.region.state_dict()[name]), name
+    with pytest.raises(InputError, match="Only a new model 'hipt'"):
+        replace(settings, model="abmil")
+
+
 def test_a_frozen_encoder_drops_nothing(planted, tmp_path):
     """The classifier learns from the embeddings that are used with it."""
     _, first = finish(train(baseline(planted, tmp_path / "first", "abmil", epochs=1)))
@@ -248,7 +270,7 @@ def test_a_slide_whose_graph_does_not_fit_is_seen_in_part(
     events, result = finish(train(run))
     said = " ".join(event.message for event in events if isinstance(event, Note))
     assert "transmil sees at most 50 tokens of a slide" in said
-    assert "18 of 18 slides have more" in said
+    assert "12 of 12 slides have more" in said
     views = read_model_card(result.last).views
     assert (views.crop, views.mask, views.max_tokens) == (False, True, 50)
 

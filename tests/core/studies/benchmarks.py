@@ -62,8 +62,11 @@ def write_benchmark_cohort(
 def quick_settings(folder, out, **changes):
     """Of a benchmark that takes seconds."""
     return BenchmarkSettings(
-        features=(str(folder / "features"),),
-        labels=str(folder / "labels.csv"),
-        out=str(out),
-        **{**QUICK, **changes},
+        **{
+            "features": (str(folder / "features"),),
+            "labels": str(folder / "labels.csv"),
+            "out": str(out),
+            **QUICK,
+            **changes,
+        }
     )

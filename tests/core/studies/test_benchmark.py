@@ -11,12 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from sklearn.metrics import balanced_accuracy_score
 
 from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.events import Note, finish
 from spt_core.files import held_by_one
+from spt_core.learning.batches import SlidePlan
+from spt_core.learning.cohort import open_cohort
+from spt_core.learning.views import ViewSettings
 from spt_core.studies import cell_work
 from spt_core.studies.bench import open_bench
 from spt_core.studies.benchmark import benchmark, gather
@@ -390,6 +394,19 @@ def test_settings_survive_their_file(cohort, tmp_path):
     assert BenchmarkSettings.read(tmp_path / "b.yaml") == settings
 
 
+def test_hipt_alone_starts_from_its_weights(cohort, tmp_path):
+    settings = quick_settings(
+        cohort, tmp_path, methods=("abmil", "hipt"), hipt_weights="w.safetensors"
+    )
+    bench = open_bench(settings)
+    features = settings.named_features()[0][0]
+    starts = {
+        method: bench.train_settings(Cell(features, method, 0, 0, 0)).region_weights
+        for method in ("abmil", "hipt")
+    }
+    assert starts == {"abmil": None, "hipt": "w.safetensors"}
+
+
 def test_patients_unknown_is_said(tmp_path):
     folder = write_benchmark_cohort(tmp_path / "c")
     lines = (folder / "labels.csv").read_text().splitlines()
@@ -417,3 +434,77 @@ def test_run_cells_leaves_finished_ones_alone(cohort, done):
     settings = BenchmarkSettings.read(out / "benchmark.yaml")
     bench = open_bench(settings)
     assert list(run_cells(bench, bench.cells())) == []
+
+
+def test_encoders_side_by_side_ablations_grades_and_given_folds(cohort, done, tmp_path):
+    """All in one table: two sets of features, variants, kappa, a file of folds."""
+    _, out = done
+    other = write_benchmark_cohort(tmp_path / "other", signal=0.0)
+    settings = quick_settings(
+        cohort,
+        tmp_path / "out",
+        features=(f"good={cohort / 'features'}", f"blind={other / 'features'}"),
+        methods=("mean",),
+        ablations=("objective",),
+        ordered=True,
+        steps=1,
+        splits=str(out / "report/splits.json"),
+    )
+    found = finish(benchmark(settings))
+    assert not found.failed
+    accuracy = {
+        row.line.features: row.values["accuracy"].mean
+        for row in found.rows
+        if row.line.probe == "kNN"
+    }
+    assert accuracy["good"] > 0.8 > accuracy["blind"]
+    assert all("kappa" in row.values for row in found.rows)
+    (ablation,) = found.ablations
+    variants = {(row.line.features, row.line.variant) for row in ablation.rows}
+    assert variants == {
+        (features, objective)
+        for features in ("good", "blind")
+        for objective in ("simclr", "vicreg", "byol")
+    }
+    before = open_bench(BenchmarkSettings.read(out / "benchmark.yaml")).divisions
+    for ours, theirs in zip(found.divisions.folds, before.folds, strict=True):
+        np.testing.assert_array_equal(ours.test, theirs.test)
+
+
+def test_views_are_drawn_from_augmented_features(cohort, tmp_path):
+    """Of two sets, all tokens of one being 100 and of the other 200."""
+    own = open_cohort(cohort / "features")
+
+    def filled(value):
+        slides = [replace(s, x=np.full_like(s.tokens(), value)) for s in own]
+        return replace(own, slides=slides)
+
+    mixed = filled(100.0).with_augmented([filled(200.0)])
+    plan = SlidePlan(mixed, ViewSettings(), 12, 0, torch.device("cpu"))
+    seen = set()
+    for step in range(plan.steps_per_epoch):
+        for chunk in plan.make(step).chunks:
+            x, _, mask = chunk.inputs
+            for view, real in zip(x, mask, strict=True):
+                values = set(view[real].flatten().tolist())
+                assert len(values) == 1  # a view is of one set
+                seen |= values
+    assert seen == {100.0, 200.0}
+    fewer = own.subset(range(3))
+    with pytest.raises(InputError, match="augmented features are missing"):
+        own.with_augmented([fewer])
+
+
+def test_giga_ssl_learns_from_augmented_features(cohort, tmp_path):
+    settings = quick_settings(
+        cohort,
+        tmp_path,
+        methods=("giga-ssl",),
+        augmented=(str(cohort / "features"),),
+        steps=1,
+    )
+    bench = open_bench(settings)
+    result = finish(cell_work.do_cell(bench, bench.cells()[-1]))
+    assert result.facts["steps"] == 1
+    views = bench.train_settings(bench.cells()[-1]).views
+    assert (views.split, views.crop, views.max_tokens) == (False, False, 5)
