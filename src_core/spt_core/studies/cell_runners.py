@@ -50,7 +50,7 @@ def run_cells(bench: Bench, cells: Sequence[Cell]) -> Events:
     clock = _Clock(len(cells), len(left))
     settings = bench.settings
     if settings.scheduler:
-        ended = _on_cluster(bench, left, settings.scheduler)
+        ended: Generator[Any, None, None] = _on_cluster(bench, left, settings.scheduler)
     else:
         workers = settings.workers or usual_workers(bench)
         workers = min(workers, len(left))

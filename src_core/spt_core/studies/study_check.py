@@ -55,7 +55,7 @@ def check_study(
         room the features will take.
     """
     labels, found = _labels(settings)
-    slides = _Slides(settings, labels, each)
+    slides = StudySlides(settings, labels, each)
     found += slides.findings()
     names = slides.names
     if settings.features:
@@ -115,11 +115,14 @@ class _Opened:
     problem: str = ""  # with its pixel size
 
 
-class _Slides:
+class StudySlides:
     """The slides of a study's folder, each opened once."""
 
     def __init__(
-        self, settings: StudySettings, labels: Labels | None, each: Each | None
+        self,
+        settings: StudySettings,
+        labels: Labels | None = None,
+        each: Each | None = None,
     ) -> None:
         self.settings, self.labels, self.each = settings, labels, each
         self.card = known_card(settings.encode.encoder)
@@ -149,7 +152,8 @@ class _Slides:
                 return [
                     stop(
                         About.SLIDES,
-                        f"Two slides are called {slide_name(path)}: {other} and {path}.",
+                        f"Two slides are called {slide_name(path)}: {other} and "
+                        f"{path}.",
                         "Rename one of them: their features would go to one file.",
                     )
                 ]
@@ -289,27 +293,34 @@ class _Slides:
             stain=self.settings.encode.stain,
         )
 
-    def room(self) -> list[Finding]:
-        """How much room the features will take, by the tissue of a few slides."""
-        left = [
-            one
+    def left(self) -> list[Path]:
+        """The slides that are still to be encoded."""
+        return [
+            one.path
             for one in self.opened
             if not one.problem and not self._is_encoded(one.path)
         ]
-        if not left or self.settings.aim is Goal.PATCHES:
-            return []
-        patches = self.patches_of(
-            [one.path for one in left[:: -(-len(left) // LOOKED_AT)]]
-        )
-        if not patches:
+
+    def patches_left(self) -> int:
+        """About how many patches they have, by the tissue of a few."""
+        left = self.left()
+        if not left:
+            return 0
+        found = self.patches_of(left[:: -(-len(left) // LOOKED_AT)])
+        return round(float(np.mean(found)) * len(left)) if found else 0
+
+    def room(self) -> list[Finding]:
+        """How much room the features will take."""
+        total = 0 if self.settings.aim is Goal.PATCHES else self.patches_left()
+        if not total:
             return []
         dim = self.card.dim if self.card else DIM
-        total = round(float(np.mean(patches)) * len(left))
         needed = total * dim * HALF
         free = shutil.disk_usage(_existing(self.folder.path)).free
         says = (
-            f"{len(left)} slides are to be encoded, about {total:,} patches; their "
-            f"features take about {_bytes(needed)}, of {_bytes(free)} that are free."
+            f"{len(self.left())} slides are to be encoded, about {total:,} patches; "
+            f"their features take about {_bytes(needed)}, of {_bytes(free)} that are "
+            "free."
         )
         if needed > free:
             return [stop(About.DISK, says, "Make room, or choose another disk.")]

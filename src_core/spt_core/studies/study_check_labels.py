@@ -190,7 +190,8 @@ def _sites(labelled: list[SlideLabel]) -> Iterator[Finding]:
     elif alone:
         yield doubtful(
             About.SITES,
-            f"{len(alone)} of {len(at_site)} sites have one class only: {_some(alone)}.",
+            f"{len(alone)} of {len(at_site)} sites have one class only: "
+            f"{_some(alone)}.",
             "See in the report what the model knows of the site.",
         )
     else:

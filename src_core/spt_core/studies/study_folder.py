@@ -270,8 +270,8 @@ def _readme(settings: StudySettings) -> str:
     )
     return f"""# A study of slides
 
-Made by `spt study`, with the goal `{settings.goal}`. `spt study FOLDER` goes on with it,
-where FOLDER is this one: after a stop, or with slides that were added.
+Made by `spt study`, with the goal `{settings.goal}`. `spt study FOLDER` goes on with
+it, where FOLDER is this one: after a stop, or with slides that were added.
 
 | | |
 |---|---|
@@ -284,6 +284,6 @@ where FOLDER is this one: after a stop, or with slides that were added.
 | `patients.key` | the key of those HMACs: keep it, give it to nobody |
 | `state.json`, `events.jsonl` | how far it is, and what happened |
 
-The scores are of folds: every patient is asked by models that have not learned from them.
-The model that is handed over has learned from all slides; no score is of it.
+The scores are of folds: every patient is asked by models that have not learned from
+them. The model that is handed over has learned from all slides; no score is of it.
 """

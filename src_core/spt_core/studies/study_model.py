@@ -55,7 +55,7 @@ def chosen_steps(settings: StudySettings, bench: Bench | None) -> ChosenSteps:
         steps = max(1, median_low(best))
         says = (
             "the median of the best steps of the folds: "
-            f"{', '.join(map(str, sorted(best)))}"
+            f"{', '.join(map(str, sorted(best)))}; in whole epochs"
         )
     else:
         steps = median_low(int(one["steps"]) for one in facts)

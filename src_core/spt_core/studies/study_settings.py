@@ -225,12 +225,12 @@ class StudySettings:
             )
         if self.goal == Goal.PATCHES and not self.slides:
             conflicts.append("A patch encoder is trained on slides: give --slides.")
-        if self.goal in tuple(Goal) and Goal(self.goal).needs_labels:
-            if not self.labels:
-                conflicts.append(
-                    f"The goal {self.goal} learns from labels: give --labels CSV, or "
-                    "choose the goal pretrain."
-                )
+        is_known = self.goal in tuple(Goal)
+        if is_known and Goal(self.goal).needs_labels and not self.labels:
+            conflicts.append(
+                f"The goal {self.goal} learns from labels: give --labels CSV, or "
+                "choose the goal pretrain."
+            )
         check(self, *conflicts)
 
     @property

@@ -38,7 +38,7 @@ from spt_core.studies.study_requests import Watch
 from spt_core.studies.study_result import StudyResult
 from spt_core.studies.study_runs import ChosenRun, choose_run, end_run
 from spt_core.studies.study_settings import COMPARED, Goal, StudySettings
-from spt_core.studies.study_words import result_sentences, write_result
+from spt_core.studies.study_words import comparisons, result_sentences, write_result
 from spt_core.tokens import Labels
 
 Events = Generator[Any, None, Any]
@@ -141,11 +141,12 @@ class Work:
         self.recorder.run = run.run.number
         for note in run.notes:
             yield Note(note)
-        if self.settings.evaluates and not run.splits.exists():
-            if not (labels and labels.has_splits) or self.settings.ignore_split:
-                folds, seed = self.settings.folds, self.settings.seed
-                divisions = kept_divisions(self.folder, run.cohort, folds, seed)
-                write_splits(run.splits, run.cohort, divisions)
+        is_given = labels is not None and labels.has_splits
+        in_folds = self.settings.ignore_split or not is_given
+        if self.settings.evaluates and in_folds and not run.splits.exists():
+            folds, seed = self.settings.folds, self.settings.seed
+            divisions = kept_divisions(self.folder, run.cohort, folds, seed)
+            write_splits(run.splits, run.cohort, divisions)
         return run
 
     def _recipe(self) -> str:
@@ -247,15 +248,15 @@ class Work:
         kept = ("best" if best else "last") if request else ""
         copied(result.best if best else result.last, self.folder.model)
         self.recorder.enter(Stage.REPORT)
-        said = result_sentences(
-            self.settings, found, len(part), steps_sentence(result, chosen, kept)
-        )
+        compared = comparisons(found, self.settings.method) if found else []
+        how = steps_sentence(result, chosen, kept)
+        said = result_sentences(self.settings, found, compared, len(part), how)
         if found is not None:
             copied_folder(run.path / "evaluation" / REPORT_FOLDER, self.folder.report)
         else:
             shutil.rmtree(self.folder.report, ignore_errors=True)
         facts = {"run": run.run.number, "slides": len(part), "steps": result.steps}
-        write_result(self.folder.report, self.settings, found, said, facts)
+        write_result(self.folder.report, self.settings, found, compared, said, facts)
         status = "stopped" if kept else "finished"
         end_run(self.folder, run.run, status)
         yield Note(said[0])
@@ -276,12 +277,13 @@ class Work:
         said = result_sentences(
             self.settings,
             None,
+            (),
             slides,
             f"It took {steps} steps. Use it by 'spt study OTHER --encoder "
             f"{self.folder.encoder}', or 'spt encode'.",
         )
         facts = {"run": number, "slides": slides, "steps": steps}
-        write_result(self.folder.report, self.settings, None, said, facts)
+        write_result(self.folder.report, self.settings, None, (), said, facts)
         return StudyResult(
             self.folder.path,
             "finished",

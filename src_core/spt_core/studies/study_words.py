@@ -97,7 +97,11 @@ def comparisons(found: Benchmark, method: str) -> list[Comparison]:
 
 
 def result_sentences(
-    settings: StudySettings, found: Benchmark | None, slides: int, trained: str
+    settings: StudySettings,
+    found: Benchmark | None,
+    compared: Sequence[Comparison],
+    slides: int,
+    trained: str,
 ) -> list[str]:
     """What was found, first things first.
 
@@ -119,7 +123,6 @@ def result_sentences(
     groups = "patients" if found.is_patient_known else "slides, patients not known"
     folds = f"{found.folds} folds" if found.folds > 1 else "the split as given"
     said = []
-    compared = comparisons(found, settings.method)
     for number, one in enumerate(compared):
         where = f", {patients} {groups}, {folds}" if number == 0 else ""
         said.append(f"{one.says}{where}.")
@@ -175,6 +178,7 @@ def write_result(
     folder: Path,
     settings: StudySettings,
     found: Benchmark | None,
+    compared: Sequence[Comparison],
     said: Sequence[str],
     facts: dict[str, Any],
 ) -> None:
@@ -208,10 +212,7 @@ def write_result(
         "goal": settings.goal,
         "method": settings.method,
         "rows": rows,
-        "comparisons": [
-            {**asdict(one), "says": one.says}
-            for one in (comparisons(found, settings.method) if found else ())
-        ],
+        "comparisons": [{**asdict(one), "says": one.says} for one in compared],
         **facts,
     }
     with written_whole(folder / "result.json") as temporary:
