@@ -5,7 +5,7 @@ next call goes on. ``spt_core.studies.study_folder`` says what is in the folder.
 """
 
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,8 @@ def study(
                 recorder.end(Status.PAUSED)
                 raise
             except BaseException as error:
-                recorder.end(Status.FAILED, str(error) or type(error).__name__)
+                with suppress(OSError):  # the disk may be full
+                    recorder.end(Status.FAILED, str(error) or type(error).__name__)
                 raise
         if result is None:
             request = watch.request

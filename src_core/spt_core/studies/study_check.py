@@ -365,7 +365,8 @@ def _features(folder: Path) -> tuple[list[Finding], frozenset[str]]:
     try:
         files = feature_files(folder)
     except (InputError, OSError) as error:
-        return [stop(About.FEATURES, str(error))], frozenset()
+        do = "Choose the folder of the features."
+        return [stop(About.FEATURES, str(error), do)], frozenset()
     facts: list[TokenFacts] = []
     wrong = []
     for path in files:

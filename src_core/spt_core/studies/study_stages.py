@@ -303,11 +303,11 @@ def link_features(source: Path, folder: Path) -> int:
             target.samefile(path) or target.stat().st_size == path.stat().st_size
         ):
             continue
-        with written_whole(target) as temporary:
-            try:
-                os.link(path, temporary)
-            except OSError:  # another disk
-                shutil.copyfile(path, temporary)
+        target.unlink(missing_ok=True)
+        try:
+            os.link(path, target)
+        except OSError:  # another disk
+            copied(path, target)
         count += 1
     return count
 

@@ -22,6 +22,7 @@ from spt_core.events import Note, finish
 from spt_core.insight.results import pseudonym
 from spt_core.learning.cohort import open_cohort
 from spt_core.learning.model_card import read_model_card
+from spt_core.sample import cohort as cohort_module
 from spt_core.sample.cohort import write_sample_cohort
 from spt_core.studies import cell_work
 from spt_core.studies.bench import open_bench
@@ -45,7 +46,7 @@ QUICK = {"folds": 2, "steps": 4, "pretrain_steps": 4, "workers": 1, "device": "c
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cohort")
-    return write_benchmark_cohort(folder, patients=16, slides_each=1, sites=2)
+    return write_benchmark_cohort(folder, patients=24, slides_each=1, sites=2)
 
 
 def study_of(cohort, out, goal="classify", **changes):
@@ -89,9 +90,9 @@ def test_what_a_study_leaves(cohort, done):
     assert state.stages == ("check", "evaluate", "train", "report")
     for name in ("study.yaml", "README.md", "report/RESULT.md", "report/report.html"):
         assert (folder.path / name).is_file(), name
-    # Trained on all slides, by as many steps as the folds chose, in whole epochs of 2.
+    # Trained on all slides, by as many steps as the folds chose, in whole epochs of 3.
     training = read_model_card(folder.model).training
-    assert training.slides == 16
+    assert training.slides == 24
     bench = open_bench(
         BenchmarkSettings.read(folder.run(1) / "evaluation/benchmark.yaml")
     )
@@ -100,7 +101,7 @@ def test_what_a_study_leaves(cohort, done):
         for cell in bench.cells()
         if cell.method == "classify"
     ]
-    assert training.steps == -(-statistics.median_low(best) // 2) * 2
+    assert training.steps == -(-statistics.median_low(best) // 3) * 3
     assert f"best steps of the folds: {min(best)}" in " ".join(result.says)
 
 
@@ -127,7 +128,7 @@ def test_the_result_is_the_benchmarks(done):
     for name in ("mean", "low", "high", "p"):
         assert first["difference"][name] == difference[name]
     assert "averaging patches" in ours["says"][0]
-    assert "16 patients, 2 folds." in ours["says"][0]
+    assert "24 patients, 2 folds." in ours["says"][0]
 
 
 def test_no_patient_is_named(done):
@@ -180,7 +181,7 @@ def test_without_labels_nothing_is_claimed(cohort, tmp_path):
     assert not (tmp_path / "report/report.html").exists()
     card = read_model_card(result.model)
     assert card.metrics.knn is None
-    assert (card.training.slides, card.training.steps) == (16, 4)
+    assert (card.training.slides, card.training.steps) == (24, 4)
 
 
 # both, in one method
@@ -188,7 +189,9 @@ def test_without_labels_nothing_is_claimed(cohort, tmp_path):
 
 def test_pretraining_in_a_fold_sees_no_asked_slide(cohort, tmp_path, monkeypatch):
     bench = open_bench(
-        quick_settings(cohort, tmp_path, methods=("pretrained-classify",))
+        quick_settings(
+            cohort, tmp_path, methods=("pretrained-classify",), pretrain_steps=4
+        )
     )
     name, seen = next(iter(bench.cohorts)), []
     real = cell_work.train
@@ -216,7 +219,7 @@ def test_pretraining_in_a_fold_sees_no_asked_slide(cohort, tmp_path, monkeypatch
 def test_a_model_that_knows_the_labels_is_refused(cohort, done, tmp_path):
     _, folder = done
     settings = study_of(cohort, tmp_path, "finetune", init=str(folder.model))
-    with pytest.raises(InputError, match="learned from the labels of 16"):
+    with pytest.raises(InputError, match="learned from the labels of 24"):
         finish(study(settings))
     assert folder.key() == StudyFolder(tmp_path).key()  # patients stay known
 
@@ -375,8 +378,9 @@ def test_killed_and_gone_on_with_it_is_the_same(cohort, done, tmp_path):
     assert ours.keys() == theirs.keys()
     for name in ours:
         np.testing.assert_array_equal(ours[name], theirs[name])
-    tables = [one.report / "tables.csv" for one in (folder, whole)]
-    assert tables[0].read_text() == tables[1].read_text()
+    for name in ("result.json", "predictions.csv"):
+        ours, theirs = (one.report / name for one in (folder, whole))
+        assert ours.read_text() == theirs.read_text()
 
 
 def by_command(cohort, out):
@@ -406,7 +410,8 @@ def finding(settings, about, rank):
 def rewritten(cohort, folder, change):
     """The same features with other labels."""
     path = folder / "labels.csv"
-    rows = list(csv.DictReader((cohort / "labels.csv").open(encoding="utf-8")))
+    lines = (cohort / "labels.csv").read_text(encoding="utf-8").splitlines()
+    rows = list(csv.DictReader(lines))
     for number, row in enumerate(rows):
         change(number, row)
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -418,21 +423,19 @@ def rewritten(cohort, folder, change):
 
 def test_a_good_cohort_is_fine(cohort, tmp_path):
     settings = study_of(cohort, tmp_path)
-    assert "a 8, b 8" in finding(settings, About.CLASSES, Rank.FINE)
-    assert "16 slides" in finding(settings, About.FEATURES, Rank.FINE)
+    assert "a 12, b 12" in finding(settings, About.CLASSES, Rank.FINE)
+    assert "24 slides" in finding(settings, About.FEATURES, Rank.FINE)
     assert "2 sites" in finding(settings, About.SITES, Rank.FINE)
-    assert "16 patients" in finding(settings, About.PATIENTS, Rank.DOUBTFUL)
+    assert "24 patients" in finding(settings, About.PATIENTS, Rank.DOUBTFUL)
     assert not [one for one in check_study(settings) if one.rank is Rank.STOPS]
 
 
 def test_classes_too_small_for_folds_stop(cohort, tmp_path):
-    settings = replace(study_of(cohort, tmp_path), folds=9)
-    assert "a has 8" in finding(settings, About.FOLDS, Rank.STOPS)
-    with pytest.raises(InputError, match="Too few patients for 9 folds"):
+    settings = replace(study_of(cohort, tmp_path), folds=13)
+    assert "a has 12" in finding(settings, About.FOLDS, Rank.STOPS)
+    with pytest.raises(InputError, match="Too few patients for 13 folds"):
         finish(study(settings))
     assert StudyFolder(tmp_path).state().status == "failed"
-    settings = replace(settings, folds=2)
-    assert "fewer than 5" in finding(settings, About.FOLDS, Rank.DOUBTFUL)
 
 
 @pytest.mark.parametrize(
@@ -449,7 +452,7 @@ def test_classes_too_small_for_folds_stop(cohort, tmp_path):
             lambda n, row: row.update(patient="", slide=row["slide"]),
             About.PATIENTS,
             Rank.DOUBTFUL,
-            "16 slides are not known",
+            "24 slides are not known",
         ),
         (
             lambda n, row: row.update(site=f"of {row['label']}"),
@@ -458,7 +461,7 @@ def test_classes_too_small_for_folds_stop(cohort, tmp_path):
             "Every site has one class only",
         ),
         (
-            lambda n, row: row.update(site="s" if row["label"] == "a" else f"t{n % 4}"),
+            lambda n, row: row.update(site="t" if n % 4 == 3 else "s"),
             About.SITES,
             Rank.DOUBTFUL,
             "All slides of a are of one site",
@@ -467,7 +470,13 @@ def test_classes_too_small_for_folds_stop(cohort, tmp_path):
             lambda n, row: row.update(label="" if n == 3 else row["label"]),
             About.LABELS,
             Rank.DOUBTFUL,
-            "1 of 16 slides have no label",
+            "1 of 24 slides have no label",
+        ),
+        (
+            lambda n, row: row.update(label=row["label"] if n < 16 else ""),
+            About.FOLDS,
+            Rank.DOUBTFUL,
+            "fewer than 5 patients to learn from",
         ),
         (
             lambda n, row: row.update(split="train"),
@@ -479,7 +488,7 @@ def test_classes_too_small_for_folds_stop(cohort, tmp_path):
             lambda n, row: row.update(split=["train", "test"][n // 2 % 2]),
             About.FOLDS,
             Rank.FINE,
-            "test 8, train 8 slides",
+            "test 12, train 12 slides",
         ),
         (
             lambda n, row: row.update(split=["train", "test"][n % 2], patient="Jane"),
@@ -532,7 +541,9 @@ def test_findings_of_files(cohort, tmp_path):
 @pytest.fixture(scope="module")
 def painted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("painted")
-    finish(write_sample_cohort(folder, slides=2, size=4096, workers=1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cohort_module, "SMALLEST", 1024)
+        finish(write_sample_cohort(folder, slides=2, size=1024, workers=1))
     return folder
 
 
