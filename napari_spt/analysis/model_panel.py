@@ -40,9 +40,11 @@ FILE_WORDS = "Choose a file…"
 BUNDLED_WORDS = "Demonstration model"
 DOUBT = f"Made to try things out. {DEMONSTRATION}"
 # What can be done where no model fits, of what there is.
+# Qt's own blue of links is not to be read on napari's dark theme; this one is on both.
+_LINK = '<a href="{}" style="color: #3f86d9">{}</a>'
 INSTEAD = (
-    'Instead: <a href="tissue">map the tissue</a> without a model, '
-    '<a href="file">open one</a>, or train one with “spt train”.'
+    f"Instead: {_LINK.format('tissue', 'map the tissue')} without a model, "
+    f"{_LINK.format('file', 'open one')}, or train one with “spt study”."
 )
 _RECENT = 6
 
