@@ -23,6 +23,7 @@ from spt_core.studies.svg import (
 )
 
 SIDE = 300
+NOT_SHOWN = "#8a8a8a"  # a difference that may be chance
 # More classes than these have one mean curve, and no numbers in their squares.
 MOST_CLASSES, MOST_NUMBERS = 8, 10
 # Letters of a class that are shown beside a square.
@@ -193,6 +194,7 @@ def difference_figure(rows: Sequence[BenchmarkRow], baseline: str) -> str:
     letters = max(len(line_name(row.line)) for row, _ in drawn)
     left = min(220.0, 16 + 12 * LETTER * letters)
     plot = Plot(500, 30 + 26 * len(drawn) + 44, (low, high), (len(drawn), 0), left=left)
+    plot.right = 26  # half of the last number
     ticks = np.arange(low, high + step / 2, step)
     plot.x_axis(
         [(t, f"{t:+g}" if t else "0") for t in ticks], f"points above {baseline}"
@@ -200,7 +202,7 @@ def difference_figure(rows: Sequence[BenchmarkRow], baseline: str) -> str:
     plot.line((0, 0), (0, len(drawn)), FAINT, width=1.5)
     for number, (row, d) in enumerate(drawn):
         y = number + 0.5
-        shade = colour(0) if is_shown(d) else colour(-1)
+        shade = colour(0) if is_shown(d) else NOT_SHOWN
         plot.line((100 * d.low, 100 * d.high), (y, y), shade, width=2.5)
         plot.dots([100 * d.mean], [y], shade, size=10)
         _, py = plot.at(0, y)

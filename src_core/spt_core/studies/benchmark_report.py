@@ -56,8 +56,8 @@ MOST_FAILED = 40
 _STYLE = """
 h3{font-size:1rem;margin:22px 0 6px}nav{font-size:.9rem;margin:14px 0}
 nav a{margin-right:14px;color:#2a4a80;white-space:nowrap}
-.wide{overflow-x:auto}.scores{font-size:.82rem;font-variant-numeric:tabular-nums}
-.scores th,.scores td{padding:5px 14px 5px 0;white-space:nowrap;overflow-wrap:normal}
+.wide{overflow-x:auto}.scores{font-size:.79rem;font-variant-numeric:tabular-nums}
+.scores th,.scores td{padding:5px 9px 5px 0;white-space:nowrap;overflow-wrap:normal}
 .scores thead th{vertical-align:bottom}.scores thead tr:last-child th{
 border-bottom:1.5px solid #1e1e1e}.scores .group{border-bottom:1px solid #999;
 padding-top:0}.scores tbody td{border-bottom:1px solid #e8e9ee}

@@ -112,7 +112,7 @@ def difference_table(found: Benchmark) -> Table:
         if d is not None and isfinite(d.mean):
             bounds = f"({points(d.low)} to {points(d.high)})" if isfinite(d.low) else ""
             cells = [
-                Cell(f"{100 * d.mean:+.1f}", bounds),
+                Cell(f"{round(100 * d.mean, 1) + 0.0:+.1f}", bounds),
                 Cell(p_cell(d.p)),
                 Cell(p_cell(d.p_holm)),
             ]
@@ -130,7 +130,8 @@ def difference_table(found: Benchmark) -> Table:
         f"Difference to {found.baseline} in mean class accuracy",
         head,
         _trimmed(found.rows, rows),
-        note="In brackets the paired 95 % interval.",
+        note="In brackets the paired 95 % interval. The own classifier is compared "
+        f"with the linear answer of {found.baseline}.",
     )
 
 
