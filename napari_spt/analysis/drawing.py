@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from napari_spt.analysis.layers import add_above
 from napari_spt.analysis.slide_analysis import Analysis
-from napari_spt.slides.slide_table import called
+from napari_spt.slides.groups import called
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer

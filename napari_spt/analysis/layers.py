@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from napari_spt.analysis.lattice import Lattice
 from napari_spt.parts.viewing import plain_viewer
-from napari_spt.slides.slide_table import called, table_of
+from napari_spt.slides.groups import called
+from napari_spt.slides.slide_table import table_of
 from spt_core.insight.colours import (
     ATTENTION_RAMP,
     HALO_COLOUR,

@@ -24,6 +24,14 @@ from napari_spt.parts.viewing import (
 )
 from napari_spt.slides import slide_keys
 from napari_spt.slides.grid_cells import share_cells
+from napari_spt.slides.groups import (
+    called,
+    frame,
+    group_name,
+    map_of,
+    matrix_of,
+    moved_by,
+)
 from napari_spt.slides.opening_trouble import Troubles
 from napari_spt.slides.pixel_units import ScaleBarKeeper, known_mpp_xy, use_one_unit
 from napari_spt.slides.side_by_side import places_side_by_side
@@ -32,7 +40,6 @@ from napari_spt.slides.slide_source import is_file_slide, key_of, slide_layers
 if TYPE_CHECKING:
     from napari.viewer import Viewer
 
-FRAME = "#ffb000"
 _MOVES = ("scale", "translate", "rotate", "shear", "affine")
 
 
@@ -72,7 +79,7 @@ class SlideTable:
         layers.events.removed.connect(self._on_removed)
         layers.selection.events.active.connect(self._on_active)
         grid(viewer).events.enabled.connect(self._on_grid)
-        share_cells(grid(viewer), _group_name)
+        share_cells(grid(viewer), group_name)
         slide_keys.register()
         self._look_around()
         if self.slides:
@@ -99,7 +106,7 @@ class SlideTable:
     def maps_of(self, slide: Layer) -> list[Layer]:
         """Maps, shapes and regions over a slide."""
         key = key_of(slide)
-        return [layer for layer in self.viewer.layers if _map_of(layer) == key]
+        return [layer for layer in self.viewer.layers if map_of(layer) == key]
 
     def group_of(self, slide: Layer) -> list[Layer]:
         return [*self.parts_of(slide), *self.maps_of(slide)]
@@ -108,7 +115,7 @@ class SlideTable:
         """The slide whose group a layer belongs to."""
         if layer is None:
             return None
-        key = _map_of(layer) or key_of(layer)
+        key = map_of(layer) or key_of(layer)
         if layer in self.slides:
             return layer
         return next((slide for slide in self.slides if key_of(slide) == key), None)
@@ -159,7 +166,7 @@ class SlideTable:
         if front is None:
             return
         for slide in self.slides:
-            _frame(slide, self.is_side_by_side and slide is front)
+            frame(slide, self.is_side_by_side and slide is front)
             if slide is front or self.shows_all:
                 self._step_forward(slide)
             elif moves_pictures or is_file_slide(slide):
@@ -231,7 +238,7 @@ class SlideTable:
             return
         self._shift[slide] = shift
         for layer in self.parts_of(slide):
-            layer.affine = _moved(step) @ np.asarray(layer.affine.affine_matrix)
+            layer.affine = moved_by(step) @ np.asarray(layer.affine.affine_matrix)
 
     # Following the viewer
 
@@ -252,10 +259,10 @@ class SlideTable:
         In micrometres where one of them says how large its pixels are, or ``in_um``.
         """
         front = self.front if self.front in self.slides else None
-        lay = None if front is None else _matrix(front)
+        lay = None if front is None else matrix_of(front)
         groups = [(slide, self.group_of(slide)) for slide in self.slides]
         use_one_unit(groups, in_um=in_um)
-        if front is not None and not np.allclose(lay, _matrix(front)):
+        if front is not None and not np.allclose(lay, matrix_of(front)):
             if self.is_side_by_side:
                 self._lay_out()
             self.show_whole()
@@ -277,7 +284,7 @@ class SlideTable:
         return "um" if in_um else "pixel"
 
     def _watch(self, slide: Layer) -> None:
-        self._lies[slide] = _matrix(slide)
+        self._lies[slide] = matrix_of(slide)
         for name in _MOVES:
             getattr(slide.events, name).connect(self._on_moved)
         slide.events.name.connect(self._on_renamed)
@@ -285,7 +292,7 @@ class SlideTable:
     def _on_moved(self, event: Any) -> None:
         """A slide was moved, turned or measured anew: so are its maps."""
         slide = event.source
-        before, now = self._lies[slide], _matrix(slide)
+        before, now = self._lies[slide], matrix_of(slide)
         if np.allclose(before, now, rtol=0, atol=1e-12):
             return
         self._lies[slide] = now
@@ -315,7 +322,7 @@ class SlideTable:
 
     def _on_active(self, _event: object = None) -> None:
         active = self.viewer.layers.selection.active
-        if active is not None and _map_of(active) is None:
+        if active is not None and map_of(active) is None:
             self.bring(self.slide_of(active), moves_pictures=False)
 
     def _on_removed(self, event: Any) -> None:
@@ -341,50 +348,8 @@ class SlideTable:
         if any(key_of(slide) == key for slide in self.slides):
             return
         for layer in list(self.viewer.layers):
-            if _map_of(layer) == key:
+            if map_of(layer) == key:
                 self.viewer.layers.remove(layer)
-
-
-def called(what: str, slide: Layer) -> str:
-    """What a layer over a slide is called."""
-    return f"{what} – {slide.name}"
-
-
-def _map_of(layer: Layer) -> str | None:
-    """The key of the slide that a map lies over; None where it is no map of ours."""
-    return layer.metadata.get("spt", {}).get("of")
-
-
-def _group_name(layer: Layer) -> object:
-    facts = layer.metadata.get("spt", {})
-    if "of" in facts:
-        return facts["of"]
-    return key_of(layer) if "channel" in facts or "path" in facts else None
-
-
-def _frame(slide: Layer, is_on: bool) -> None:
-    """Mark the slide that is looked at among others."""
-    box = slide.bounding_box
-    if box.visible != is_on:
-        box.points, box.line_thickness, box.line_color = False, 3, FRAME
-        box.visible = is_on
-
-
-def _matrix(layer: Layer) -> NDArray[np.float64]:
-    """From a layer's pixels (y, x, 1) to the world."""
-    corner, down, right = (
-        np.asarray(layer.data_to_world(place))[-2:]
-        for place in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))
-    )
-    matrix = np.eye(3)
-    matrix[:2, 0], matrix[:2, 1], matrix[:2, 2] = down - corner, right - corner, corner
-    return matrix
-
-
-def _moved(step: NDArray) -> NDArray[np.float64]:
-    matrix = np.eye(3)
-    matrix[:2, 2] = step
-    return matrix
 
 
 def table_of(viewer: "Viewer") -> SlideTable:

@@ -26,6 +26,7 @@ COMMANDS = {
     "train": "train a slide model on a folder of features",
     "evaluate": "measure how good a model is, on slides that it has not seen",
     "benchmark": "compare methods in every fold, and write the table and its report",
+    "study": "learn from a folder of slides: encode, train, measure in folds, report",
     "embed": "write one embedding per slide, for other programs",
     "predict": "predict class probabilities for each slide",
     "heatmap": "write attention and class map as GeoJSON, OME-TIFF, PNG or a report",

@@ -18,7 +18,7 @@ from spt_core.studies.benchmark_settings import DEFAULT_METHODS, BenchmarkSettin
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    lines = [f"  {method.name:<14} {method.says}" for method in METHODS.values()]
+    lines = [f"  {method.name:<19} {method.says}" for method in METHODS.values()]
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
         "methods:\n"
@@ -51,11 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("folds")
     add_options(group, BenchmarkSettings, "folds", "repeats", "seeds")
     add_options(group, BenchmarkSettings, "leave_site_out", "splits", "ignore_split")
+    add_options(group, BenchmarkSettings, "only")
 
     group = parser.add_argument_group("training")
     add_options(group, BenchmarkSettings, "model", "steps", "batch_size")
     add_options(group, BenchmarkSettings, "learning_rate", "unlabelled")
-    add_options(group, BenchmarkSettings, "hipt_weights")
+    add_options(group, BenchmarkSettings, "hipt_weights", "init", "pretrain_steps")
     group.add_argument(
         "--augmented", metavar="FEATURES", nargs="+", default=[],
         help="features of augmented patches of the same slides, for giga-ssl",

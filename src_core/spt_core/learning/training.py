@@ -1,6 +1,6 @@
 """Training: from a folder of features to a model file, as a generator of events."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,11 @@ Events = Generator[Any, None, TrainResult]
 
 
 def train(
-    settings: TrainSettings, *, cohort: Cohort | None = None, resume: bool = False
+    settings: TrainSettings,
+    *,
+    cohort: Cohort | None = None,
+    resume: bool = False,
+    end_early: Callable[[], bool] | None = None,
 ) -> Events:
     """Train one model.
 
@@ -57,6 +61,8 @@ def train(
     ----------
     cohort
         Already open slides to train on (a fold, say), instead of the folder's.
+    end_early
+        Asked after each step: True ends the run there, with its models written.
     """
     device = own_device(choose_device(settings.device))
     with joined(device) as processes:
@@ -82,6 +88,8 @@ def train(
             settings, cohort, learned_from, device, processes, folder
         )
         run = TrainingRun(task, settings, folder)
+        if end_early is not None:
+            run.end_early = end_early
         if resume:
             run.restore()
         yield Note(_opening(task, run))
@@ -93,14 +101,20 @@ def train(
         return result
 
 
-def resume(path: str | Path, *, cohort: Cohort | None = None, **changes: Any) -> Events:
+def resume(
+    path: str | Path,
+    *,
+    cohort: Cohort | None = None,
+    end_early: Callable[[], bool] | None = None,
+    **changes: Any,
+) -> Events:
     """Go on with the run in a folder, up to its end.
 
     A run that was begun on slides that were already open needs them again.
     """
     settings = TrainSettings.read(RunFolder(Path(path)).config)
     settings = replace(settings, out=str(path), **changes)
-    return (yield from train(settings, cohort=cohort, resume=True))
+    return (yield from train(settings, cohort=cohort, resume=True, end_early=end_early))
 
 
 def _opening(task: SlideTrainingTask, run: TrainingRun) -> str:
@@ -136,7 +150,7 @@ def _finish(task: SlideTrainingTask, run: TrainingRun) -> Events:
         run.checkpoint()
         finished = yield from finished_model(task, bare_model(task, run.step))
         save_model(folder.last, finished)
-        if run.best_step not in (-1, run.steps):
+        if run.best_step not in (-1, run.step):
             best = load_model(folder.best, task.device)
             finished = yield from finished_model(task, best)
         finished = as_chosen(task, finished)
@@ -148,8 +162,8 @@ def _finish(task: SlideTrainingTask, run: TrainingRun) -> Events:
         folder.path,
         folder.best,
         folder.last,
-        run.steps,
-        run.best_step if run.best_step >= 0 else run.steps,
+        run.step,
+        run.best_step if run.best_step >= 0 else run.step,
         task.chosen_by,
         metrics,
     )

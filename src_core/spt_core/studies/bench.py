@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from spt_core._version import __version__
 from spt_core.errors import InputError
+from spt_core.insight.results import pseudonym
 from spt_core.learning.cohort import Cohort, open_cohort
 from spt_core.learning.settings import TrainSettings
 from spt_core.studies.benchmark_methods import (
@@ -55,6 +56,9 @@ NOT_IN_RECIPE = (
     "labels",
     "slide_table",
     "splits",
+    "only",
+    "init",
+    "pretrain_steps",
 )
 
 
@@ -113,6 +117,10 @@ class Bench:
         wanted = {name: plain[name] for name in plain if name not in NOT_IN_RECIPE}
         digest = hashlib.sha256(f"{FORMAT} {__version__}".encode())
         digest.update(json.dumps(wanted, sort_keys=True).encode())
+        if self.settings.pretrain_steps:
+            digest.update(f"pretrain {self.settings.pretrain_steps}".encode())
+        if self.settings.init:
+            digest.update(Path(self.settings.init).read_bytes())
         if self.settings.splits:
             digest.update(Path(self.settings.splits).name.encode())
             for one in self.divisions.folds:
@@ -192,6 +200,7 @@ class Bench:
             labels=settings.labels,
             model=method.model or settings.model or self.usual_model,
             architecture=dict(variant.architecture),
+            init=settings.init if method.from_init else None,
             region_weights=settings.hipt_weights if cell.method == "hipt" else None,
             views=views,
             steps=settings.steps,
@@ -199,6 +208,15 @@ class Bench:
             learning_rate=settings.learning_rate,
             seed=cell.seed,
             device=settings.device,
+        )
+
+    def pretrain_settings(self, cell: Cell) -> TrainSettings:
+        """How the model of a cell is trained before, without labels."""
+        return replace(
+            self.train_settings(cell),
+            objective=METHODS[cell.method].pretraining or "simclr",
+            labels=None,
+            steps=self.settings.pretrain_steps,
         )
 
     @cached_property
@@ -234,13 +252,22 @@ def open_bench(settings: BenchmarkSettings) -> Bench:
     cohorts = {
         name: open_cohort(folder, labels) for name, folder in settings.named_features()
     }
+    if settings.only:
+        wanted = read_slide_list(Path(settings.only))
+        cohorts = {name: _listed(one, wanted) for name, one in cohorts.items()}
     cohorts, notes = _same_slides(cohorts)
     cohort = next(iter(cohorts.values()))
+    if settings.only:
+        kept = {slide.name for slide in cohort}
+        rows = {name: row for name, row in labels.by_slide.items() if name in kept}
+        labels = replace(labels, by_slide=rows)
     names = [slide.name for slide in cohort]
     notes += [*cohort.remarks, *check_labels(labels, names, supervised=True)]
     divisions = _divisions(cohort, settings, labels)
     check_divisions(cohort, divisions)
     remarks = [*divisions.remarks, *_remarks(cohort, settings)]
+    if settings.init and any(one.from_init for one in settings.all_methods()):
+        remarks += _of_start(cohort, settings.init)
     return Bench(settings, cohorts, divisions, tuple(remarks), tuple(notes))
 
 
@@ -274,6 +301,50 @@ def _same_slides(cohorts: dict[str, Cohort]) -> tuple[dict[str, Cohort], list[st
         name: cohort.subset(i for i, slide in enumerate(cohort) if slide.name in shared)
         for name, cohort in cohorts.items()
     }, notes
+
+
+def read_slide_list(path: Path) -> frozenset[str]:
+    """Slides' names or pseudonyms, one a line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"The list of slides cannot be read: {error}.") from error
+    return frozenset(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _listed(cohort: Cohort, wanted: frozenset[str]) -> Cohort:
+    chosen = [
+        number
+        for number, slide in enumerate(cohort)
+        if slide.name in wanted or pseudonym(slide.fingerprint()) in wanted
+    ]
+    if not chosen:
+        raise InputError("None of the slides with features is in the list of slides.")
+    return cohort.subset(chosen)
+
+
+def _of_start(cohort: Cohort, init: str) -> list[str]:
+    """What the model that finetune starts from knows; labels of these slides never."""
+    from spt_core.learning.model_file import load_model
+    from spt_core.studies.unseen import known_slides
+    from spt_core.training.run_folder import key_in
+
+    known = known_slides(load_model(init), cohort, key_in(Path(init).parent))
+    if known.learned or known.chose:
+        count = len(known.learned | known.chose)
+        raise InputError(
+            f"{Path(init).name} has learned from the labels of {count} of these slides "
+            "or of their patients: what it says of them would be no test. Start from a "
+            "model that was trained without labels, or on other slides."
+        )
+    said = list(known.remarks)
+    if known.seen:
+        said.append(
+            f"The model that finetune starts from has seen {len(known.seen)} of the "
+            f"{int((cohort.class_numbers() >= 0).sum())} labelled slides without their "
+            "labels, asked ones among them."
+        )
+    return said
 
 
 def _remarks(cohort: Cohort, settings: BenchmarkSettings) -> Iterator[str]:

@@ -154,7 +154,7 @@ def _shareable(settings: BenchmarkSettings) -> dict[str, Any]:
     """The settings without the folders of this computer."""
     plain = settings.plain()
     plain["features"] = [name for name, _ in settings.named_features()]
-    for name in ("labels", "slide_table", "splits", "hipt_weights"):
+    for name in ("labels", "slide_table", "splits", "hipt_weights", "init", "only"):
         if plain[name]:
             plain[name] = Path(plain[name]).name
     plain["augmented"] = [Path(one).name for one in plain["augmented"]]

@@ -25,6 +25,10 @@ class Method:
         Its aggregator; None for the slide encoder that the settings name.
     views
         What differs from the views of the settings.
+    pretraining
+        What it learns by before, without labels, from the same slides.
+    from_init
+        Whether it begins from the model that the settings name.
     """
 
     name: str
@@ -32,6 +36,8 @@ class Method:
     objective: str | None = None
     model: str | None = None
     views: Mapping[str, Any] = field(default_factory=dict)
+    pretraining: str | None = None
+    from_init: bool = False
 
     @property
     def learns(self) -> bool:
@@ -80,6 +86,18 @@ METHODS: dict[str, Method] = {
         Method("ssspt-byol", "self-supervised SPT by BYOL", "byol"),
         Method("suspt", "SPT by supervised contrastive learning", "supcon"),
         Method("classify", "SPT as a classifier", "classify"),
+        Method(
+            "pretrained-classify",
+            "SPT by SimCLR in each fold, then as a classifier",
+            "classify",
+            pretraining="simclr",
+        ),
+        Method(
+            "finetune",
+            "the model of --init, taught the labels",
+            "classify",
+            from_init=True,
+        ),
         Method("abmil", "gated attention pooling", "classify", "abmil"),
         Method("clam", "attention pooling with clustering", "classify", "clam"),
         Method("dsmil", "dual-stream pooling", "classify", "dsmil"),

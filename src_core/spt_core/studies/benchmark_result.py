@@ -14,7 +14,17 @@ from spt_core.studies.table import Score
 # The probes that tables name are these, and kNN, linear and own classifier of
 # ``methods``.
 MLP = "MLP"
-SUPERVISED = ("abmil", "clam", "dsmil", "transmil", "hipt", "suspt", "classify")
+SUPERVISED = (
+    "abmil",
+    "clam",
+    "dsmil",
+    "transmil",
+    "hipt",
+    "suspt",
+    "classify",
+    "pretrained-classify",
+    "finetune",
+)
 
 
 @dataclass(frozen=True)

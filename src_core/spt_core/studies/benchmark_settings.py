@@ -114,6 +114,25 @@ class BenchmarkSettings:
         int | None, Hint("slides in each step", above=0, automatic="as for spt train")
     ] = None
     learning_rate: LearningRate = 3e-4
+    pretrain_steps: Annotated[
+        int | None,
+        Hint(
+            "steps of the pre-training of pretrained-classify",
+            above=0,
+            automatic="as spt train chooses them",
+        ),
+    ] = None
+    init: Annotated[
+        str | None,
+        Hint("model file that the method finetune starts from", metavar="MODEL"),
+    ] = None
+    only: Annotated[
+        str | None,
+        Hint(
+            "leave out all slides but those of this list, one name or pseudonym a line",
+            metavar="FILE",
+        ),
+    ] = None
     augmented: tuple[str, ...] = ()
     hipt_weights: Annotated[
         str | None,
@@ -154,6 +173,8 @@ class BenchmarkSettings:
             conflicts.append("Give a folder of feature files.")
         if not self.methods:
             conflicts.append("Give one method or more.")
+        if any(one.from_init for one in self.all_methods()) and not self.init:
+            conflicts.append("The method finetune needs a model to start from: --init.")
         if self.leave_site_out and self.splits:
             conflicts.append("Folds are by site or as given, not both.")
         named = [name for name, _ in self.named_features()]

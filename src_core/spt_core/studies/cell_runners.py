@@ -50,7 +50,7 @@ def run_cells(bench: Bench, cells: Sequence[Cell]) -> Events:
     clock = _Clock(len(cells), len(left))
     settings = bench.settings
     if settings.scheduler:
-        ended = _on_cluster(bench, left, settings.scheduler)
+        ended: Generator[Any, None, None] = _on_cluster(bench, left, settings.scheduler)
     else:
         workers = settings.workers or usual_workers(bench)
         workers = min(workers, len(left))
@@ -118,6 +118,8 @@ def _here(bench: Bench, cells: Iterable[Cell]) -> Generator[Any, None, None]:
             for event in do_cell(bench, cell):
                 if isinstance(event, Progress):
                     yield Beat(str(cell), event.done, event.total)
+                elif not isinstance(event, Note):  # epochs, and what is seen of them
+                    yield CellEvent(str(cell), event)
         except FAILURES as error:
             why = why_of(error)
             bench.folder.write_failure(cell, why)
@@ -126,16 +128,24 @@ def _here(bench: Bench, cells: Iterable[Cell]) -> Generator[Any, None, None]:
 
 @dataclass(frozen=True)
 class Beat:
-    """A cell is at work."""
+    """A cell is at work; in processes of their own several are, and 0 of 0 is known."""
 
     cell: str
     done: int
     total: int
 
 
+@dataclass(frozen=True)
+class CellEvent:
+    """What the training of a cell says."""
+
+    cell: str
+    event: Any
+
+
 def _in_processes(
     bench: Bench, cells: Sequence[Cell], workers: int
-) -> Generator[CellDone, None, None]:
+) -> Generator[CellDone | Beat, None, None]:
     """Do cells in processes of their own, a lost one's once more by itself."""
     waiting, tried = list(cells), set[Cell]()
     while waiting:
@@ -154,7 +164,7 @@ def _in_processes(
 
 def _pool(
     bench: Bench, cells: Sequence[Cell], workers: int, lost: list[Cell]
-) -> Generator[CellDone, None, None]:
+) -> Generator[CellDone | Beat, None, None]:
     threads = max(1, (os.cpu_count() or 1) // workers)
     plain = bench.settings.plain()
     pool = ProcessPoolExecutor(
@@ -170,7 +180,9 @@ def _pool(
             while left and len(futures) < workers:
                 cell = left.pop(0)
                 futures[pool.submit(_do_in_worker, plain, cell)] = cell
-            ended, _ = wait(futures, timeout=0.2, return_when=FIRST_COMPLETED)
+            ended, _ = wait(futures, timeout=0.5, return_when=FIRST_COMPLETED)
+            if not ended:  # so that whoever listens may stop
+                yield Beat("; ".join(map(str, futures.values())), 0, 0)
             for future in ended:
                 cell = futures.pop(future)
                 try:

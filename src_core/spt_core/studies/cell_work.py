@@ -4,6 +4,7 @@ import shutil
 import time
 from collections.abc import Generator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from spt_core.learning.aggregators import build_encoder
 from spt_core.learning.cohort import Cohort, open_cohort
 from spt_core.learning.model_file import SlideModel, load_model, save_model
 from spt_core.learning.monitor import embed_slide
+from spt_core.learning.settings import TrainSettings
 from spt_core.learning.training import DivergedError, TrainResult, resume, train
 from spt_core.studies.bench import Bench, method_of
 from spt_core.studies.cells import Cell, CellResult
@@ -112,14 +114,18 @@ def _trained(
     bench: Bench, cell: Cell, y: NDArray[np.int64], facts: dict[str, Any]
 ) -> Generator[Any, None, SlideModel]:
     method = method_of(cell)
-    run = RunFolder(bench.folder.run(cell))
-    settings = replace(bench.train_settings(cell), out=str(run.path))
-    part = _learned_from(bench, cell, y)
-    if run.checkpoint.exists():
-        found: TrainResult = yield from resume(run.path, cohort=part)
-    else:
-        shutil.rmtree(run.path, ignore_errors=True)  # killed before its first step
-        found = yield from train(settings, cohort=part)
+    path = bench.folder.run(cell)
+    settings = bench.train_settings(cell)
+    if method.pretraining:
+        before = replace(bench.pretrain_settings(cell), out=str(path / "before"))
+        part = _learned_from(bench, cell, y, with_labels=False)
+        start = yield from begun_or_new(before, part)
+        facts["steps_before"] = start.steps
+        settings = replace(settings, init=str(start.last))
+        path = path / "after"
+    settings = replace(settings, out=str(path))
+    part = _learned_from(bench, cell, y, with_labels=method.uses_labels)
+    found = yield from begun_or_new(settings, part)
     facts |= {
         "steps": found.steps,
         "best_step": found.best_step,
@@ -130,19 +136,32 @@ def _trained(
     return load_model(found.best if is_chosen else found.last)
 
 
-def _learned_from(bench: Bench, cell: Cell, y: NDArray[np.int64]) -> Cohort:
+def begun_or_new(
+    settings: TrainSettings, cohort: Cohort, **more: Any
+) -> Generator[Any, None, TrainResult]:
+    """Go on with the training in ``settings.out``, or begin it."""
+    run = RunFolder(Path(settings.out))
+    if run.checkpoint.exists():
+        return (yield from resume(run.path, cohort=cohort, **more))
+    # Killed before its first step. A key that was laid there beforehand stays.
+    run.config.unlink(missing_ok=True)
+    run.metrics.unlink(missing_ok=True)
+    return (yield from train(settings, cohort=cohort, **more))
+
+
+def _learned_from(
+    bench: Bench, cell: Cell, y: NDArray[np.int64], *, with_labels: bool
+) -> Cohort:
     """The slides a cell's model may see: none that it is asked about.
 
-    Labels are those of ``y``. Methods that learn from labels keep the validation part
-    to choose the epoch by; the others learn from it too, without its labels.
+    Labels are those of ``y``. What learns from labels keeps the validation part to
+    choose the epoch by; the rest learns from it too, without its labels.
     """
-    method, division = method_of(cell), bench.division(cell)
+    division = bench.division(cell)
     cohort = bench.cohorts[cell.features]
     splits = dict.fromkeys(division.train.tolist(), "train")
-    splits |= dict.fromkeys(
-        division.val.tolist(), "val" if method.uses_labels else "train"
-    )
-    if bench.settings.unlabelled and not method.uses_labels:
+    splits |= dict.fromkeys(division.val.tolist(), "val" if with_labels else "train")
+    if bench.settings.unlabelled and not with_labels:
         unlabelled = np.flatnonzero(cohort.class_numbers() < 0)
         splits |= dict.fromkeys(unlabelled.tolist(), "train")
     numbers = sorted(splits)
@@ -156,7 +175,7 @@ def _learned_from(bench: Bench, cell: Cell, y: NDArray[np.int64]) -> Cohort:
         replace(
             slide,
             split=splits[number],
-            label=classes[y[number]] if method.uses_labels else None,
+            label=classes[y[number]] if with_labels else None,
         )
         for number, slide in zip(numbers, part, strict=True)
     ]

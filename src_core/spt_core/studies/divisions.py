@@ -220,9 +220,39 @@ def divide_by_file(
                 f"features is in {part!r}."
             )
     complete = {i for i, one in enumerate(read.splits) if one.says_val}
-    return _finished(
-        cohort, DivisionKind.GIVEN, given, val_share, 0, read.remarks, complete
-    )
+    is_ours = read.divided == DivisionKind.PATIENT.value
+    kind = DivisionKind.PATIENT if is_ours else DivisionKind.GIVEN
+    return _finished(cohort, kind, given, val_share, 0, read.remarks, complete)
+
+
+def divide_as_assigned(
+    cohort: Cohort,
+    fold_of: Sequence[int],
+    *,
+    seed: int = 0,
+    val_share: float = VAL_SHARE,
+) -> Divisions:
+    """Folds by patient that somebody keeps.
+
+    Parameters
+    ----------
+    fold_of
+        For each slide the fold in which it is asked; -1 for slides without a label.
+    """
+    asked = np.asarray(fold_of)
+    if np.any((asked >= 0) != (cohort.class_numbers() >= 0)):
+        raise ValueError("the slides with a label are those that have a fold")
+    drawn = [
+        Division(
+            0,
+            fold,
+            np.flatnonzero((asked >= 0) & (asked != fold)),
+            _none(),
+            np.flatnonzero(asked == fold),
+        )
+        for fold in np.unique(asked[asked >= 0]).tolist()
+    ]
+    return _finished(cohort, DivisionKind.PATIENT, drawn, val_share, seed)
 
 
 def check_divisions(cohort: Cohort, divisions: Divisions) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from spt_core.studies.folds import Indices
+Indices = NDArray[np.int64]
 
 # With fewer patients of a class to learn from, none are set aside.
 MIN_PATIENTS = 5

@@ -60,6 +60,7 @@ class SplitFile:
 
     splits: tuple[NamedSplit, ...]
     remarks: tuple[str, ...] = ()
+    divided: str = ""  # by what, where the file says
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,13 @@ def read_splits(path: str | Path, cohort: Cohort) -> SplitFile:
     InputError
         Where the file has no form that is known, or a slide is in two parts of a fold.
     """
-    path = Path(path)
+    path, divided = Path(path), ""
     if path.is_dir():
         folds = _of_folder(path)
     elif not path.is_file():
         raise InputError(f"There is no split file {path}.")
     elif path.suffix.lower() == ".json":
-        folds = _of_json(path)
+        folds, divided = _of_json(path), str(_json(path).get("divided", ""))
     else:
         folds = _of_table(path)
     slides = _SlideNames(cohort)
@@ -113,7 +114,7 @@ def read_splits(path: str | Path, cohort: Cohort) -> SplitFile:
             f"{len(bare)} labelled slides are not in {path.name}; they take no part: "
             f"{_some(bare)}."
         )
-    return SplitFile(tuple(_numbered(found, folds)), tuple(remarks))
+    return SplitFile(tuple(_numbered(found, folds)), tuple(remarks), divided)
 
 
 def write_splits(
@@ -152,7 +153,8 @@ def write_named_splits(
         for one in divisions.folds
     ]
     with written_whole(Path(path)) as temporary:
-        text = json.dumps({"splits": splits}, indent=1, ensure_ascii=False)
+        plain = {"splits": splits, "divided": divisions.kind.value}
+        text = json.dumps(plain, indent=1, ensure_ascii=False)
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
@@ -240,11 +242,15 @@ def _numbered(splits: list[NamedSplit], folds: list[_Fold]) -> list[NamedSplit]:
     return found
 
 
-def _of_json(path: Path) -> list[_Fold]:
+def _json(path: Path) -> Any:
     try:
-        plain = json.loads(path.read_text(encoding="utf-8-sig"))
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path.name} is not readable JSON: {error}.") from None
+
+
+def _of_json(path: Path) -> list[_Fold]:
+    plain = _json(path)
     splits = plain.get("splits") if isinstance(plain, dict) else None
     if not isinstance(splits, list) or not splits:
         raise InputError(

@@ -22,7 +22,7 @@ keeps what is done when a run fails or is stopped.
 
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from math import isfinite
 from typing import Any
@@ -92,6 +92,8 @@ class TrainingRun:
         self.validation: Validation | None = None
         self.consistent = True  # the weights are those after self.step steps
         self.skipped = 0
+        # Whether to take no further step, and end as if the last one was taken.
+        self.end_early: Callable[[], bool] = lambda: False
 
     # the loop
 
@@ -123,6 +125,8 @@ class TrainingRun:
                 if time.monotonic() - state_written > STATE_SECONDS:
                     state_written = time.monotonic()
                     self._write_state("running")
+                if self.end_early():
+                    break
 
     def _look_before(self) -> None:
         """Know the spread before the first step: a collapse may precede any look."""

@@ -1,0 +1,154 @@
+"""``spt study``: from a folder of slides to a model of one's own, and its report."""
+
+import argparse
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from spt_core.commands.console import Console
+from spt_core.commands.options import add_options, settings_from
+from spt_core.commands.train import absolute
+from spt_core.engine.priority import sleep_while_waiting
+from spt_core.errors import InputError
+from spt_core.hints import settings_of
+from spt_core.learning.views import ViewSettings
+from spt_core.notice import NOT_FOR_DIAGNOSIS
+from spt_core.patches.settings import EncodeSettings
+from spt_core.studies.study_finding import Finding, stops
+from spt_core.studies.study_folder import Request, StudyFolder
+from spt_core.studies.study_settings import StudySettings
+
+# A step that lasts longer after a request is broken off, and done again later.
+HARD_SECONDS = 2.5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "A study that was stopped goes on when the command is given again, or by 'spt "
+        f"study OUT' alone. {NOT_FOR_DIAGNOSIS}"
+    )
+    add = parser.add_argument
+    add("out", metavar="OUT", help="folder of the study")
+    add_options(parser, StudySettings, "goal", "slides", "features", "labels", "init")
+    add_options(parser, StudySettings, "slide_table", "patient_from", "title")
+    add("--check", action="store_true",
+        help="say what is to be known of slides and labels, and do nothing "
+        "else")  # fmt: skip
+    add("--measure", action="store_true",
+        help="with --check: encode a few patches to say how long it will "
+        "take")  # fmt: skip
+    add("--request", choices=[one.value for one in Request],
+        help="ask the study that runs in OUT, and return")  # fmt: skip
+
+    group = parser.add_argument_group("encoding")
+    add_options(group, EncodeSettings, "encoder", "weights", "target_mpp")
+    add_options(group, EncodeSettings, "patch_size", "slide_mpp", "min_tissue")
+    add_options(group, EncodeSettings, "stain", "allow_upsampling", "precision")
+
+    group = parser.add_argument_group("folds")
+    add_options(group, StudySettings, "folds", "seeds", "ignore_split")
+
+    group = parser.add_argument_group("training")
+    add_options(group, StudySettings, "model", "steps", "pretrain_steps")
+    add_options(group, StudySettings, "pretrain_once", "batch_size", "learning_rate")
+    add_options(group, StudySettings, "seed", "device", "workers")
+
+    group = parser.add_argument_group("views of a slide")
+    names = [name for name in settings_of(ViewSettings) if name != "views"]
+    add_options(group, ViewSettings, *names)
+
+    group = parser.add_argument_group("patch encoder")
+    add_options(group, StudySettings, "patch_method", "patch_arch", "patch_epochs")
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    folder = StudyFolder(Path(args.out))
+    if args.request:
+        return _ask(folder, args.request, console)
+    settings = study_settings(args, folder)
+    if args.check:
+        return _check(settings, console, measure=args.measure)
+    if not folder.is_held():
+        folder.clear_request()  # of before
+    sleep_while_waiting()
+    # Only now: wrong usage is said at once, without waiting for torch.
+    from spt_core.studies.study import study
+
+    command = shlex.join(["spt", *sys.argv[1:]])
+    events = study(settings, command=command, hard_after=HARD_SECONDS)
+    result = console.follow(events)
+    console.say("\n".join(result.says))
+    if result.status in ("paused", "discarded") or result.model is None:
+        console.say(f"The study is {result.status}; 'spt study {args.out}' goes on.")
+    else:
+        console.say(f"Written: {result.model} and {result.report}")
+    console.record(
+        {
+            "event": "done",
+            "status": result.status,
+            "says": list(result.says),
+            "model": str(result.model) if result.model else None,
+            "report": str(result.report) if result.report else None,
+            "run": result.run,
+        }
+    )
+    return 0
+
+
+def study_settings(args: argparse.Namespace, folder: StudyFolder) -> StudySettings:
+    """Of the options; those of before where nothing is said."""
+    if args.goal is None and not args.slides and not args.features:
+        if not folder.settings.exists():
+            raise InputError(
+                f"{args.out} is no study yet. Give --goal, and --slides or --features."
+            )
+        return replace(StudySettings.read(folder.settings), out=str(folder.path))
+    if args.goal is None:
+        raise InputError("Give --goal: what the study is for.")
+    return settings_from(
+        args,
+        StudySettings,
+        out=str(folder.path),
+        slides=absolute(args.slides),
+        features=absolute(args.features),
+        labels=absolute(args.labels),
+        slide_table=absolute(args.slide_table),
+        init=absolute(args.init),
+        # --batch-size and --device are of training.
+        encode=settings_from(args, EncodeSettings, batch_size=None, device="auto"),
+        views=settings_from(args, ViewSettings),
+    )
+
+
+def _ask(folder: StudyFolder, request: str, console: Console) -> int:
+    if not folder.is_held():
+        raise InputError(f"No study runs in {folder.path}.")
+    folder.ask(request)
+    console.say(f"Asked: {request}.")
+    console.record({"event": "asked", "request": request})
+    return 0
+
+
+def _check(settings: StudySettings, console: Console, *, measure: bool) -> int:
+    from spt_core.studies.study_check import check_study
+
+    found = check_study(settings)
+    if measure and not stops(found):
+        from spt_core.studies.study_measure import measure_study
+
+        found += measure_study(settings)
+    for one in found:
+        console.say(f"{one.rank.value}: {one}")
+        console.record(_record(one))
+    return 1 if stops(found) else 0
+
+
+def _record(one: Finding) -> dict[str, str]:
+    return {
+        "event": "finding",
+        "rank": one.rank.value,
+        "about": one.about.value,
+        "says": one.says,
+        "do": one.do,
+    }

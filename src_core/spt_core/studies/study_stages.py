@@ -1,0 +1,325 @@
+"""The stages of a study, one after the other."""
+
+import os
+import shutil
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from spt_core.errors import InputError
+from spt_core.events import Note
+from spt_core.files import written_whole
+from spt_core.learning.cohort import feature_files, open_cohort
+from spt_core.learning.training import TrainResult
+from spt_core.patches.encode import encode_slides, slide_tasks
+from spt_core.patches.folder import find_slides, write_summary
+from spt_core.studies.bench import Bench, open_bench
+from spt_core.studies.benchmark import REPORT_FOLDER, benchmark
+from spt_core.studies.benchmark_result import Benchmark
+from spt_core.studies.benchmark_settings import BenchmarkSettings
+from spt_core.studies.split_files import write_splits
+from spt_core.studies.study_check import check_study, read_study_labels
+from spt_core.studies.study_finding import Rank, stops
+from spt_core.studies.study_folder import Request, Stage, StudyFolder
+from spt_core.studies.study_folds import kept_divisions
+from spt_core.studies.study_model import (
+    ChosenSteps,
+    chosen_steps,
+    learned_from,
+    pretrain_settings,
+    steps_sentence,
+    train_settings,
+    trained,
+)
+from spt_core.studies.study_patches import train_encoder
+from spt_core.studies.study_recorder import Recorder
+from spt_core.studies.study_requests import Watch
+from spt_core.studies.study_result import StudyResult
+from spt_core.studies.study_runs import ChosenRun, choose_run, end_run
+from spt_core.studies.study_settings import COMPARED, Goal, StudySettings
+from spt_core.studies.study_words import comparisons, result_sentences, write_result
+from spt_core.tokens import Labels
+
+Events = Generator[Any, None, Any]
+
+
+class Work:
+    """A study at work; :meth:`events` reads from top to bottom."""
+
+    def __init__(
+        self,
+        settings: StudySettings,
+        folder: StudyFolder,
+        recorder: Recorder,
+        watch: Watch,
+        command: str,
+    ) -> None:
+        self.settings, self.folder, self.recorder = settings, folder, recorder
+        self.watch, self.command = watch, command
+        self.features = folder.features_of(settings)
+
+    def events(self) -> Generator[Any, None, StudyResult]:
+        labels = yield from self._check()
+        if self.settings.aim is Goal.PATCHES:
+            return (yield from self._patches())
+        yield from self._encode(labels)
+        run = yield from self._choose(labels)
+        if run.run.status != "begun":
+            return self._as_it_is(run)
+        start = None
+        if self.settings.aim is Goal.BOTH and self.settings.pretrain_once:
+            start = yield from self._pretrain(run, self.settings.pretrain_steps)
+        found = yield from self._evaluate(run, start)
+        chosen = chosen_steps(self.settings, self._bench(run, start))
+        if self.settings.aim is Goal.BOTH and start is None:
+            start = yield from self._pretrain(run, chosen.before)
+        return (yield from self._hand_over(run, found, chosen, start))
+
+    # check
+
+    def _check(self) -> Generator[Any, None, Labels | None]:
+        self.recorder.enter(Stage.CHECK)
+        labels = None
+        if self.settings.labels:
+            # What is wrong with them is a finding; names are known where nothing is.
+            try:
+                labels = read_study_labels(self.settings)
+            except (InputError, OSError):
+                labels = None
+            else:
+                rows = labels.by_slide.values()
+                self.recorder.hide(row.patient for row in rows if row.patient)
+        yield Note("Looking at slides and labels.")
+        found = check_study(self.settings, look=False)
+        if wrong := stops(found):
+            raise InputError("\n".join(str(one) for one in wrong))
+        for one in found:
+            if one.rank is Rank.DOUBTFUL:
+                yield Note(str(one))
+        return labels
+
+    # encode
+
+    def _encode(self, labels: Labels | None) -> Events:
+        settings = self.settings
+        if not settings.slides:
+            return
+        self.recorder.enter(Stage.ENCODE)
+        rows = labels.by_slide.values() if labels else ()
+        sizes = {row.slide: row.mpp for row in rows if row.mpp is not None}
+        self.features.mkdir(parents=True, exist_ok=True)
+        if settings.features:
+            linked = link_features(Path(settings.features), self.features)
+            if linked:
+                yield Note(f"{linked} slides have features already: they are taken.")
+        given = {
+            path.name
+            for path in (feature_files(settings.features) if settings.features else ())
+        }
+        tasks = [
+            task
+            for task in slide_tasks(
+                find_slides([Path(settings.slides)]), self.features, sizes
+            )
+            if task.out.name not in given
+        ]
+        how = replace(settings.encode, device=settings.device, redo=False)
+        results = yield from encode_slides(tasks, how)
+        write_summary(self.features, results)
+        for one in results:
+            if one.status in ("failed", "busy"):
+                yield Note(f"{one.name} is left out: {one.reason}")
+
+    # choose the run
+
+    def _choose(self, labels: Labels | None) -> Generator[Any, None, ChosenRun]:
+        cohort = open_cohort(self.features, labels)
+        for remark in cohort.remarks:
+            yield Note(remark)
+        run = choose_run(self.folder, cohort, self._recipe())
+        self.recorder.run = run.run.number
+        for note in run.notes:
+            yield Note(note)
+        is_given = labels is not None and labels.has_splits
+        in_folds = self.settings.ignore_split or not is_given
+        if self.settings.evaluates and in_folds and not run.splits.exists():
+            folds, seed = self.settings.folds, self.settings.seed
+            divisions = kept_divisions(self.folder, run.cohort, folds, seed)
+            write_splits(run.splits, run.cohort, divisions)
+        return run
+
+    def _recipe(self) -> str:
+        """Of the settings; a model to start from counts by what is in it."""
+        recipe = self.settings.recipe()
+        if self.settings.init:
+            start = Path(self.settings.init).read_bytes().hex()
+            recipe = self.folder.hidden(recipe + start)
+        return recipe
+
+    def _as_it_is(self, run: ChosenRun) -> StudyResult:
+        said = (f"Nothing is new since run {run.run.number}.",)
+        return StudyResult(
+            self.folder.path,
+            "finished",
+            said,
+            self.folder.model if self.folder.model.exists() else None,
+            self.folder.report,
+            run.run.number,
+        )
+
+    # evaluate in folds
+
+    def _benchmark(
+        self, run: ChosenRun, start: TrainResult | None
+    ) -> BenchmarkSettings:
+        settings = self.settings
+        return BenchmarkSettings(
+            features=(f"features={self.features.absolute()}",),
+            labels=str(settings.labels),
+            out=str(run.path / "evaluation"),
+            methods=(*COMPARED, settings.method),
+            slide_table=settings.slide_table,
+            patient_from=settings.patient_from,
+            folds=settings.folds,
+            seeds=settings.seeds,
+            splits=str(run.splits) if run.splits.exists() else None,
+            ignore_split=settings.ignore_split,
+            unlabelled=settings.aim.pretrains,
+            model=settings.model,
+            views=settings.views,
+            steps=settings.steps,
+            batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            pretrain_steps=settings.pretrain_steps,
+            init=str(start.last) if start else settings.init,
+            only=str(run.slide_list),
+            device=settings.device,
+            workers=settings.workers,
+            title=settings.title or "Study",
+        )
+
+    def _evaluate(
+        self, run: ChosenRun, start: TrainResult | None
+    ) -> Generator[Any, None, Benchmark | None]:
+        if not self.settings.evaluates:
+            return None
+        self.recorder.enter(Stage.EVALUATE)
+        settings = self._benchmark(run, start)
+        return (yield from benchmark(settings, command=self.command))
+
+    def _bench(self, run: ChosenRun, start: TrainResult | None) -> Bench | None:
+        if not self.settings.evaluates:
+            return None
+        return open_bench(self._benchmark(run, start))
+
+    # train what is handed over
+
+    def _pretrain(
+        self, run: ChosenRun, steps: int | None
+    ) -> Generator[Any, None, TrainResult]:
+        self.recorder.enter(Stage.PRETRAIN)
+        settings = pretrain_settings(
+            self.settings, self.features, run.path / "before", steps
+        )
+        part = learned_from(run.cohort, with_labels=False)
+        return (yield from trained(self.folder, settings, part, lambda: False))
+
+    def _hand_over(
+        self,
+        run: ChosenRun,
+        found: Benchmark | None,
+        chosen: ChosenSteps,
+        start: TrainResult | None,
+    ) -> Generator[Any, None, StudyResult]:
+        self.recorder.enter(Stage.TRAIN)
+        settings = train_settings(
+            self.settings, self.features, run.path / "model", chosen.steps
+        )
+        if start is not None:
+            settings = replace(settings, init=str(start.last))
+        part = learned_from(run.cohort, with_labels=self.settings.aim.needs_labels)
+        result: TrainResult = yield from trained(
+            self.folder, settings, part, lambda: self.watch.ends_training
+        )
+        request = self.watch.request
+        # Without a request the last: nothing that was held out could choose.
+        best = request is Request.KEEP_BEST
+        kept = ("best" if best else "last") if request else ""
+        copied(result.best if best else result.last, self.folder.model)
+        self.recorder.enter(Stage.REPORT)
+        compared = comparisons(found, self.settings.method) if found else []
+        how = steps_sentence(result, chosen, kept)
+        said = result_sentences(self.settings, found, compared, len(part), how)
+        if found is not None:
+            copied_folder(run.path / "evaluation" / REPORT_FOLDER, self.folder.report)
+        else:
+            shutil.rmtree(self.folder.report, ignore_errors=True)
+        facts = {"run": run.run.number, "slides": len(part), "steps": result.steps}
+        write_result(self.folder.report, self.settings, found, compared, said, facts)
+        status = "stopped" if kept else "finished"
+        end_run(self.folder, run.run, status)
+        yield Note(said[0])
+        return StudyResult(
+            self.folder.path,
+            status,
+            tuple(said),
+            self.folder.model,
+            self.folder.report,
+            run.run.number,
+        )
+
+    def _patches(self) -> Generator[Any, None, StudyResult]:
+        self.recorder.enter(Stage.TRAIN)
+        number, slides, steps = yield from train_encoder(self.settings, self.folder)
+        self.recorder.run = number
+        self.recorder.enter(Stage.REPORT)
+        said = result_sentences(
+            self.settings,
+            None,
+            (),
+            slides,
+            f"It took {steps} steps. Use it by 'spt study OTHER --encoder "
+            f"{self.folder.encoder}', or 'spt encode'.",
+        )
+        facts = {"run": number, "slides": slides, "steps": steps}
+        write_result(self.folder.report, self.settings, None, (), said, facts)
+        return StudyResult(
+            self.folder.path,
+            "finished",
+            tuple(said),
+            self.folder.encoder,
+            self.folder.report,
+            number,
+        )
+
+
+def link_features(source: Path, folder: Path) -> int:
+    """Take feature files over without copying them where that can be; how many."""
+    count = 0
+    for path in feature_files(source):
+        target = folder / path.name
+        if target.exists() and (
+            target.samefile(path) or target.stat().st_size == path.stat().st_size
+        ):
+            continue
+        target.unlink(missing_ok=True)
+        try:
+            os.link(path, target)
+        except OSError:  # another disk
+            copied(path, target)
+        count += 1
+    return count
+
+
+def copied(source: Path, target: Path) -> None:
+    with written_whole(target) as temporary:
+        shutil.copyfile(source, temporary)
+
+
+def copied_folder(source: Path, target: Path) -> None:
+    """Put the files of one folder in place of those of another."""
+    shutil.rmtree(target, ignore_errors=True)
+    for path in sorted(source.iterdir()):
+        if path.is_file():
+            copied(path, target / path.name)
