@@ -71,7 +71,10 @@ class Work:
         if self.settings.aim is Goal.BOTH and self.settings.pretrain_once:
             start = yield from self._pretrain(run, self.settings.pretrain_steps)
         found = yield from self._evaluate(run, start)
-        chosen = chosen_steps(self.settings, self._bench(run, start))
+        bench = self._bench(run, start)
+        if bench is not None:
+            refuse_failed(bench, self.settings.method)
+        chosen = chosen_steps(self.settings, bench)
         if self.settings.aim is Goal.BOTH and start is None:
             start = yield from self._pretrain(run, chosen.before)
         return (yield from self._hand_over(run, found, chosen, start))
@@ -291,6 +294,18 @@ class Work:
             self.folder.encoder,
             self.folder.report,
             number,
+        )
+
+
+def refuse_failed(bench: Bench, method: str) -> None:
+    """Stop where a training of the study's own method failed in a fold."""
+    cells = [cell for cell in bench.cells() if cell.method == method]
+    failed = [cell for cell in cells if not bench.folder.is_done(cell)]
+    if failed:
+        raise InputError(
+            f"{len(failed)} of {len(cells)} trainings in folds failed: "
+            f"{bench.folder.why_failed(failed[0]) or 'they were not done.'} No model "
+            "was made. Run the study again: only what failed is done again."
         )
 
 

@@ -345,6 +345,29 @@ def test_discard(cohort, tmp_path):
     assert not folder.model.exists()
 
 
+def test_a_step_that_does_not_end_is_broken_off(tmp_path):
+    """By the process of a command, which does nothing else."""
+    code = f"""
+import time
+from spt_core.studies.study_folder import Stage, StudyFolder
+from spt_core.studies.study_recorder import Recorder
+from spt_core.studies.study_requests import Watch
+
+folder = StudyFolder({str(tmp_path)!r})
+with folder.held():
+    with Watch(folder, Recorder(folder, [Stage.EVALUATE]), hard_after=0.5):
+        folder.ask("pause")
+        time.sleep(60)
+"""
+    began = time.monotonic()
+    assert subprocess.run([sys.executable, "-c", code], timeout=50).returncode == 3
+    assert time.monotonic() - began < 40
+    folder = StudyFolder(tmp_path)
+    assert folder.state().status == "paused"
+    assert folder.request() is None
+    assert not folder.is_held()
+
+
 def test_closing_keeps_all(cohort, tmp_path):
     folder = StudyFolder(tmp_path)
     events = study(without_labels(cohort, tmp_path, steps=4000))
@@ -543,7 +566,7 @@ def painted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("painted")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cohort_module, "SMALLEST", 1024)
-        finish(write_sample_cohort(folder, slides=2, size=1024, workers=1))
+        finish(write_sample_cohort(folder, slides=2, size=1536, workers=1))
     return folder
 
 
