@@ -25,6 +25,7 @@ from napari_spt.analysis.slide_analysis import Change, Phase
 from napari_spt.parts.settings import remember, remembered
 from napari_spt.parts.viewing import camera
 from spt_core.insight.maps import attention_values
+from spt_core.insight.outlines import HALO
 from tests.plugin.dock_tools import map_of, open_slide
 
 
@@ -130,7 +131,7 @@ def test_it_ends_with_an_answer_maps_and_regions(run):
     }
     labels = map_of(dock, "classes")
     assert list(labels.features["name"])[1:] == [*bars, "unsure"]
-    assert set(np.unique(labels.data)) <= {0, 1, 2, 3, 4}
+    assert set(np.unique(labels.data)) <= {0, 1, 2, 3, 4, HALO}
     assert dock.renderer.legend.isVisible()
     strip = dock.regions.strip
     assert len(strip.places) == 12
@@ -278,6 +279,7 @@ def test_what_if_not_here(run):
 
 def test_does_it_look_in_the_right_place(run):
     _, dock = run
+    dock.tabs.show_page("Questions")
     dock.questions.check.click()
     assert not dock.questions.check.isEnabled()
     wait(lambda: dock.questions.check.isEnabled(), 120)
