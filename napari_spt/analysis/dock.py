@@ -154,6 +154,7 @@ class AnalysisDock(QWidget):
         self.advanced.opened.connect(session.measure_cache)
         self.advanced.clear_asked.connect(session.clear_cache)
         self._keeping = self._timer(KEEP_MS, self.keep_settings)
+        state.slide_chosen.connect(self._use_font)
         state.view_changed.connect(self._keep_soon)
         state.options_changed.connect(self._keep_soon)
         self._resting = self._timer(REST_MS, session.look_here)
@@ -175,11 +176,14 @@ class AnalysisDock(QWidget):
         self.session.begin()
 
     def _go_to(self, place: Place) -> None:
-        analysis = self.state.analysis
-        if analysis is not None:
-            self.renderer.overlay(analysis).frame(place.l0_xy)
-            self.navigator.fly_to(analysis, place)
-            strip = self.regions.strip
+        analysis = place.of or self.state.analysis
+        if analysis is None or not self.state.is_known(analysis):
+            return
+        if analysis is not self.state.analysis:
+            self.tracker.pick(analysis.layer)
+        self.renderer.overlay(analysis).frame(place.l0_xy)
+        self.navigator.fly_to(analysis, place)
+        for strip in (self.regions.strip, self.questions.alike):
             if strip.isVisible() and strip.current >= 0:
                 self.scroll.ensureWidgetVisible(strip.buttons[strip.current], 0, 20)
 
@@ -230,16 +234,19 @@ class AnalysisDock(QWidget):
             f"QToolButton#spt_region:checked {{ border-color: {mark};"
             f" background: {mark}; color: {_ink_on(mark)}; }}"
         )
-        # Not for all of the dock: that takes as long as making it.
-        for widget in (
-            self.tabs.row,
-            self.kinds,
-            self.regions.strip,
-            self.questions.alike,
-            self.questions.folded.button,
-            self.model.more,
-            self.advanced.folded.button,
-        ):
+        # Not for all of the dock, nor before there is a slide: it takes as long as
+        # making the dock.
+        widgets: list[QWidget] = [self.advanced.folded.button]
+        if self.state.source is not None:
+            widgets += [
+                self.model.more,
+                self.tabs.row,
+                self.kinds,
+                self.regions.strip,
+                self.questions.alike,
+                self.questions.folded.button,
+            ]
+        for widget in widgets:
             if style != widget.styleSheet():
                 widget.setStyleSheet(style)
         for ring in self.rings:

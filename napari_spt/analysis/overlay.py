@@ -12,6 +12,7 @@ from napari_spt.analysis.layers import MapLayers
 from napari_spt.analysis.legend_parts import ClassPart, HeatPart
 from napari_spt.analysis.map_settings import PERCENTILE, TIMES, WEAK, MapSettings
 from napari_spt.analysis.slide_analysis import Analysis
+from napari_spt.analysis.state import ComparedPatch
 from napari_spt.analysis.status import HoverTable
 from napari_spt.parts.viewing import camera
 from spt_core.insight.colours import (
@@ -149,22 +150,23 @@ class SlideOverlay:
             opacity=FILL_OPACITY,
         )
 
-    def draw_likeness(self, row: int) -> None:
-        """How like one patch all others are, alone on the slide."""
-        analysis, lattice = self.analysis, self.analysis.lattice
-        places, look_alikes = analysis.look_alikes_xy, analysis.look_alikes
-        if lattice is None or places is None or look_alikes is None:
+    def draw_likeness(self, compared: ComparedPatch) -> None:
+        """How like one patch, of this slide or another, all are; alone on the slide."""
+        lattice, places = self.analysis.lattice, self.analysis.look_alikes_xy
+        like = self.analysis.likeness_to(compared.analysis, compared.row)
+        if lattice is None or places is None or like is None:
             return
-        like = self._raster(look_alikes.like([row]), places)
         drawn = self.layers.show_heat(
             _layers.LIKENESS,
-            np.maximum(like, 0),
+            np.maximum(self._raster(like, places), 0),
             lattice,
             (0.0, 1.0),
             opacity=LIKENESS_OPACITY * self.fade,
         )
         self.layers.set_visible(drawn, True)
-        self.frame((int(places[row][0]), int(places[row][1])))
+        if compared.analysis is self.analysis:
+            x, y = places[compared.row]
+            self.frame((int(x), int(y)))
         # One map at a time: no colour of this one is to be mixed.
         for kind in (_layers.ATTENTION, _layers.CLASSES, _layers.KINDS):
             layer = self.layers.find(kind)

@@ -1,6 +1,7 @@
 """Questions about an analysed slide: what is like this, what if not, is it right."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from qtpy.QtWidgets import QPushButton
 from napari_spt.analysis.curve import Curve
 from napari_spt.analysis.drawing import Drawing
 from napari_spt.analysis.panel import Panel
-from napari_spt.analysis.places import alike_places
+from napari_spt.analysis.places import Place, alike_places
 from napari_spt.analysis.region_strip import RegionStrip
 from napari_spt.analysis.session import Session
 from napari_spt.analysis.slide_analysis import Analysis, Change
@@ -104,7 +105,7 @@ class QuestionsPanel(Panel):
         ):
             widget.hide()
             self.box.addWidget(widget)
-        self.alike.chosen.connect(self.chosen)
+        self.alike.chosen.connect(self._on_alike)
         self._drawing: Drawing | None = None
         self._without_request: int | None = None
         self._check_request: int | None = None
@@ -208,10 +209,20 @@ class QuestionsPanel(Panel):
         compared = ComparedPatch(analysis, row)
         self.state.show_likeness(compared)
         _show_words(self.hint, LIKE_SHOWN)
+        places = alike_places(compared, self.state.analyses.values())
         self.alike.show_places(
-            alike_places(compared), analysis.asked.slide, analysis.lattice.l0_step_xy
+            places, analysis.asked.slide, analysis.lattice.l0_step_xy
         )
         self.alike.show()
+
+    def _on_alike(self, place: Place) -> None:
+        """Go to a place; on another slide the same is still asked."""
+        compared = self.state.likeness
+        if compared is not None:
+            self._asked_of = place.of or compared.analysis
+        self.chosen.emit(
+            place if compared is None else replace(place, of=self._asked_of)
+        )
 
     # What if not here?
 

@@ -1,6 +1,7 @@
 """A strip of pictures of a slide's regions."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
@@ -55,8 +56,8 @@ class RegionStrip(QWidget):
         for before, after in pairwise(filter(None, [self.tab_after, *self.buttons])):
             QWidget.setTabOrder(before, after)
         self._take_room()
-        corners = [place.l0_xy for place in self.places]
-        worker = create_worker(pictures, path, corners, l0_size_xy, SIDE)
+        wanted = [_wanted(place, path, l0_size_xy) for place in self.places]
+        worker = create_worker(pictures, wanted, SIDE)
         worker.yielded.connect(self._show_picture)
         self._worker = worker
         worker.start()
@@ -130,24 +131,38 @@ class RegionStrip(QWidget):
             self.buttons[number].setIcon(QIcon(pixmap(rgb)))
 
 
+Wanted = tuple[Path, tuple[int, int], tuple[float, float]]
+
+
+def _wanted(place: Place, path: Path, l0_size_xy: tuple[float, float]) -> Wanted:
+    """Of which file, from where and how large its picture is."""
+    other = place.of
+    if other is None or other.lattice is None:
+        return path, place.l0_xy, l0_size_xy
+    return other.asked.slide, place.l0_xy, other.lattice.l0_step_xy
+
+
 def pictures(
-    path: Path,
-    corners: Sequence[tuple[int, int]],
-    l0_size_xy: tuple[int, int],
-    side: int,
+    wanted: Sequence[Wanted], side: int
 ) -> Iterator[tuple[int, NDArray[np.uint8]] | Exception]:
-    """The pixels of places, one after the other; or why there are none."""
+    """The pixels of places, one after the other; or why there are none.
+
+    A place is a file, a level-0 (x, y) and the level-0 size of the picture.
+    """
     from spt_core.insight.picture import read_patch
     from spt_core.slides import open_slide
 
     try:
-        slide = open_slide(path)
-        try:
-            for number, l0_xy in enumerate(corners):
-                picture = read_patch(slide, np.asarray(l0_xy), l0_size_xy, 2 * side)
+        with ExitStack() as opened:
+            slides = {}
+            for number, (path, l0_xy, l0_size_xy) in enumerate(wanted):
+                if path not in slides:
+                    slides[path] = open_slide(path)
+                    opened.callback(slides[path].close)
+                picture = read_patch(
+                    slides[path], np.asarray(l0_xy), l0_size_xy, 2 * side
+                )
                 yield number, np.asarray(picture)
-        finally:
-            slide.close()
     except Exception as error:  # noqa: BLE001
         yield error
 

@@ -167,18 +167,20 @@ class MapRenderer:
         self, before: ComparedPatch | None, now: ComparedPatch | None
     ) -> None:
         if now is not None:
-            overlay = self.overlay(now.analysis)
-            overlay.draw_likeness(now.row)
-            self._watch(overlay)
+            for analysis in self.state.analyses.values():
+                overlay = self.overlay(analysis)
+                overlay.draw_likeness(now)
+                self._watch(overlay)
             if before is None:
                 self._follow_layers()
-        elif before is not None and before.analysis.key in self.overlays:
-            overlay = self.overlays[before.analysis.key]
-            overlay.end_likeness()
-            overlay.draw_attention(self.state.view)
-            overlay.follow_class_control(self.state.view)
-            overlay.outline_classes()
-            self.draw_legend()
+            return
+        for overlay in self.overlays.values():
+            if overlay.layers.find(_layers.LIKENESS) is not None:
+                overlay.end_likeness()
+                overlay.draw_attention(self.state.view)
+                overlay.follow_class_control(self.state.view)
+                overlay.outline_classes()
+        self.draw_legend()
 
     # Changes in the viewer
 

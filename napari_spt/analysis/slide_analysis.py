@@ -200,6 +200,22 @@ class Analysis:
                 return Change.ENDED
         return None
 
+    def likeness_to(self, other: "Analysis", row: int) -> "NDArray[np.float32] | None":
+        """How like a patch of another slide, or of this, all of this one's are, (n,).
+
+        None where the two cannot be compared.
+        """
+        mine, theirs = self.look_alikes, other.look_alikes
+        if mine is None or theirs is None or self.started is None:
+            return None
+        if other is not self and (
+            other.started is None
+            or mine.dim != theirs.dim
+            or self.started.encoder != other.started.encoder
+        ):
+            return None
+        return mine.like_vector(theirs.vector(row))
+
     def row_at(self, l0_xy: tuple[float, float]) -> int | None:
         """The patch of ``look_alikes`` at a place; None where there is none."""
         if self.lattice is None or self.look_alikes_xy is None:

@@ -185,9 +185,10 @@ class TissuePanel(Panel):
             return
         rows = [found.kinds.row(number) for number in numbers]
         corners = [tuple(map(int, found.xy[found.typical[row]])) for row in rows]
-        worker = create_worker(
-            pictures, analysis.asked.slide, corners, lattice.l0_step_xy, SIDE
-        )
+        wanted = [
+            (analysis.asked.slide, corner, lattice.l0_step_xy) for corner in corners
+        ]
+        worker = create_worker(pictures, wanted, SIDE)
         worker.yielded.connect(self._show_picture)
         self._worker = worker
         worker.start()

@@ -279,6 +279,7 @@ def test_what_if_not_here(run):
 
 def test_does_it_look_in_the_right_place(run):
     _, dock = run
+    dock.tabs.show_page("Questions")
     dock.questions.check.click()
     assert not dock.questions.check.isEnabled()
     wait(lambda: dock.questions.check.isEnabled(), 120)

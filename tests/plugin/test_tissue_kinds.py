@@ -206,3 +206,43 @@ def test_more_like_this_fades_and_shows_the_likest_places(tissue, qtbot):
     dock.questions.like.setChecked(False)
     assert strip.isHidden()
     assert map_of(dock, "kinds").visible
+
+
+def test_more_like_this_on_the_other_open_slides(tissue, qtbot, tmp_path):
+    viewer, dock, first = tissue
+    second = mapped(viewer, dock, tmp_path / "b.svs", tmp_path)
+    rng = np.random.default_rng(0)
+    xy = np.asarray(PLACES)
+    tokens = [rng.normal(size=(len(PLACES), 16)).astype(np.float32) for _ in range(2)]
+    tokens[1][77] = 2 * (tokens[0][5] - tokens[0].mean(axis=0)) + tokens[1].mean(axis=0)
+    for analysis, x in zip((first, second), tokens, strict=True):
+        analysis.look_alikes, analysis.look_alikes_xy = LookAlikes(x), xy
+    dock.tracker.pick(first.layer)
+    dock.tabs.show_page("Questions")
+    dock.questions.like.setChecked(True)
+    x, y = PLACES[5]
+    dock.questions.show_alike(first.lattice.world(first.layer, (x + 50, y + 50)))
+    strip = dock.questions.alike
+    elsewhere = [one for one in strip.places if one.of is second]
+    assert elsewhere[0].l0_xy == PLACES[77]
+    assert second.slide.name in elsewhere[0].caption
+    # A click brings the other slide, with its own map of what is alike.
+    button = strip.buttons[strip.places.index(elsewhere[0])]
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    dock.navigator.flight.land()
+    assert dock.state.analysis is second
+    layer = map_of(dock, "likeness", second)
+    assert layer.visible
+    centred = tokens[1] - tokens[1].mean(axis=0)
+    asked = tokens[0][5] - tokens[0].mean(axis=0)
+    expected = centred @ asked
+    expected /= np.linalg.norm(centred, axis=1) * np.linalg.norm(asked)
+    got = layer.data[xy[:, 1] // 100, xy[:, 0] // 100]
+    np.testing.assert_allclose(got, np.maximum(expected, 0), atol=1e-4)
+    assert strip.isVisible()
+    # And back to the slide that was asked of.
+    qtbot.mouseClick(strip.buttons[0], Qt.MouseButton.LeftButton)
+    assert dock.state.analysis is first
+    dock.questions.like.setChecked(False)
+    for analysis in (first, second):
+        assert map_of(dock, "likeness", analysis) is None
