@@ -18,7 +18,7 @@ OF_MODEL = (FailureKind.MODEL, FailureKind.OTHER_ENCODER, FailureKind.TOO_COARSE
 ANALYSE, MAP_TISSUE = "Analyse", "Map the tissue"
 NO_FIT = (
     "This model does not fit this slide: map the tissue without one, choose or open "
-    "another above, or train one with “spt train”."
+    "another above, or train one with “spt study”."
 )
 
 
