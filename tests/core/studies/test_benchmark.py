@@ -298,12 +298,9 @@ def test_an_ablation_shares_cells_with_the_method(cohort, tmp_path):
     assert len(ABLATIONS["transformations"].variants) == 6
 
 
-def test_killed_and_resumed_the_table_is_the_same(cohort, tmp_path):
-    assert_survives_kills(cohort, tmp_path, kills=1)
-
-
 @pytest.mark.slow
 def test_killed_often_the_table_is_the_same(cohort, tmp_path):
+    """A study's cells are killed once in the quick tests."""
     assert_survives_kills(cohort, tmp_path, kills=15)
 
 
