@@ -68,7 +68,13 @@ def planted(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("model", NAMES)
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("transmil", "hipt")))
+        for name in NAMES
+    ],
+)
 def test_three_classes_are_learned_from_a_tenth_of_the_tokens(planted, tmp_path, model):
     epochs, rate = (24, 3e-3) if model == "hipt" else (16, 1e-2)
     run = baseline(
@@ -98,6 +104,7 @@ def test_three_classes_are_learned_from_a_tenth_of_the_tokens(planted, tmp_path,
     assert not read_model_card(result.last).views.crop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["hipt"])
 def test_a_stopped_run_draws_the_same_dropout_when_it_goes_on(planted, tmp_path, model):
     _, straight = finish(train(baseline(planted, tmp_path / "straight", model)))
