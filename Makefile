@@ -10,7 +10,7 @@ UV := $(shell command -v uv || echo .uv/bin/uv)
 # machines without xvfb (Windows, macOS) the real ones.
 SCREEN = LIBGL_ALWAYS_SOFTWARE=1 $$(command -v xvfb-run >/dev/null && echo "xvfb-run -a")
 # Two at a time: many wait for processes that they start. A window needs a turn of its own.
-CORE_TESTS := tests/core -m "not slow" -n 2 --dist loadfile
+CORE_TESTS := tests/core tests/attack -m "not slow" -n 2 --dist loadfile
 PLUGIN_TESTS := tests/plugin -p napari -p npe2 -p pytest-qt -m "not slow"
 LIBRARIES := xvfb xauth libgl1 libgl1-mesa-dri libegl1 libopengl0 libdbus-1-3 \
   libfontconfig1 libglib2.0-0 libxkbcommon-x11-0 libxcb-cursor0 libxcb-icccm4 \

@@ -36,6 +36,7 @@ from spt_core.engine.protocol import (
     Question,
     Reply,
 )
+from spt_core.files import private_folder
 
 # What the first maps need. napari itself loads pandas at its first labels layer.
 NEEDED = ("pandas", "spt_core.insight.maps", "spt_core.insight.regions")
@@ -128,7 +129,9 @@ class Session:
         self.state.set_preparing(True)
         self._in_background(
             lambda: write_picture_slide(
-                picture_pixels(layer), mpp_xy=mpp_xy, folder=pictures_folder()
+                picture_pixels(layer),
+                mpp_xy=mpp_xy,
+                folder=private_folder(pictures_folder()),
             ),
             written,
             failed,
@@ -141,7 +144,7 @@ class Session:
         asked = Analyse(
             slide=path,
             title=source.name,
-            features=features_folder(),
+            features=private_folder(features_folder()),
             model=state.model,
             slide_mpp=mpp,
             encoder=options.encoder,

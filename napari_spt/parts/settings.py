@@ -39,7 +39,7 @@ def forget(key: str) -> None:
 
 
 def _save(settings: dict[str, Any]) -> None:
-    with written_whole(settings_file()) as temporary:
+    with written_whole(settings_file(), private=True) as temporary:
         temporary.write_text(json.dumps(settings, indent=2), encoding="utf-8")
 
 

@@ -1,6 +1,7 @@
 """Writing files so that nobody ever reads half of one, and keeping others out."""
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
@@ -8,16 +9,20 @@ from pathlib import Path
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def written_whole(path: Path, *, private: bool = False) -> Iterator[Path]:
     """Yield a temporary path beside ``path``, renamed to ``path`` on success.
 
-    The temporary name keeps the ending, by which some writers choose a format. What
-    was written is on the disk before it gets its name. On an error it is removed and
-    ``path`` stays as it was.
+    The temporary name keeps the ending, by which some writers choose a format, and
+    cannot be guessed: in a folder that others write to, nobody has put a link there.
+    What was written is on the disk before it gets its name. On an error it is removed
+    and ``path`` stays as it was. What is ``private`` nobody else may read.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    secret = secrets.token_hex(6)
+    temporary = path.with_name(f".{path.stem[:100]}.{secret}{path.suffix}")
+    mode = 0o600 if private else 0o666
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
     try:
         yield temporary
         _to_disk(temporary)
@@ -25,6 +30,14 @@ def written_whole(path: Path) -> Iterator[Path]:
         _folder_to_disk(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def private_folder(path: Path) -> Path:
+    """Make a folder that nobody else may look into, also where it was there."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(OSError):  # somebody else's, or a system without such rights
+        path.chmod(0o700)
+    return path
 
 
 def _to_disk(path: Path) -> None:

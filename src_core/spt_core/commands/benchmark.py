@@ -72,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     group = parser.add_argument_group("where it runs")
     add_options(group, BenchmarkSettings, "device", "workers", "scheduler")
+    add_options(group, BenchmarkSettings, "tls_ca", "tls_cert", "tls_key")
 
 
 def run(args: argparse.Namespace, console: Console) -> int:

@@ -10,6 +10,7 @@ from spt_core.commands.console import Console
 from spt_core.commands.options import add_options, settings_from
 from spt_core.errors import InputError
 from spt_core.hints import Hint
+from spt_core.patches.scheduler import SchedulerSettings
 from spt_core.patches.settings import EncodeSettings
 
 
@@ -39,11 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, EncodeSettings, "batch_size")
     where = parser.add_mutually_exclusive_group()
     add_options(where, WorkerSettings, "workers")
-    where.add_argument(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="address of a running dask scheduler that shares the slides out",
-    )
+    add_options(where, SchedulerSettings, "scheduler")
+    add_options(parser, SchedulerSettings, "tls_ca", "tls_cert", "tls_key")
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,8 @@ class WorkerSettings:
     workers: Annotated[
         int,
         Hint(
-            "processes on this computer that share the slides; 0 works in this one",
+            "processes on this computer that share the slides; 0 is one that takes "
+            "them in turn",
             minimum=0,
         ),
     ] = 0
@@ -60,8 +59,10 @@ class WorkerSettings:
 def run(args: argparse.Namespace, console: Console) -> int:
     settings = settings_from(args, EncodeSettings)
     workers = settings_from(args, WorkerSettings).workers
+    where = settings_from(args, SchedulerSettings)
+    where.tls  # noqa: B018 a wrong file is said at once
     # Only now: wrong usage is said at once, without waiting for torch.
-    from spt_core.patches.encode import encode_slides, slide_tasks
+    from spt_core.patches.encode import slide_tasks
     from spt_core.patches.folder import find_slides, summary_table, write_summary
 
     tasks = slide_tasks(find_slides(args.slides), args.out, _mpp_by_name(args.labels))
@@ -72,14 +73,16 @@ def run(args: argparse.Namespace, console: Console) -> int:
             f"The folder {args.out} cannot be made: {error.strerror}. Choose another "
             "--out."
         ) from error
-    if workers or args.scheduler:
+    if where.scheduler:
         from spt_core.patches.cluster import encode_on_cluster
 
         events: Generator[Any, None, Any] = encode_on_cluster(
-            tasks, settings, workers=workers, scheduler=args.scheduler
+            tasks, settings, where.scheduler, where.tls
         )
     else:
-        events = encode_slides(tasks, settings)
+        from spt_core.patches.local_workers import encode_in_processes
+
+        events = encode_in_processes(tasks, settings, workers=workers or 1)
     results = console.follow(events, unit="patch")
     write_summary(args.out, results)
     console.say(summary_table(results))

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from spt_core.commands.console import Console
 from spt_core.commands.label_options import add_label_options, labels_from
 from spt_core.commands.options import add_options, settings_from
-from spt_core.commands.predict import KEY_FILE, patients_key
+from spt_core.commands.predict import patients_key
 from spt_core.errors import InputError
 from spt_core.hints import Hint
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.patches.settings import EncodeSettings
+from spt_core.patients_key import KEY_FILE
 
 if TYPE_CHECKING:
     from spt_core.learning.model_file import SlideModel

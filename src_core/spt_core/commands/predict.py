@@ -20,6 +20,7 @@ from spt_core.hints import Hint
 from spt_core.insight.results import MARGIN, Verdict
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.patches.settings import EncodeSettings
+from spt_core.patients_key import KEY_FILE, read_key
 from spt_core.tokens import layout
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from spt_core.insight.results import Prediction
     from spt_core.learning.model_file import SlideModel
     from spt_core.tokens import Labels
-
-KEY_FILE = "patients.key"
 
 
 @dataclass(frozen=True)
@@ -269,10 +268,7 @@ def patients_key(model: Path, given: Path | None) -> bytes | None:
         if given:
             raise InputError(f"There is no file {path}.")
         return None
-    try:
-        return bytes.fromhex(path.read_text(encoding="ascii").strip())
-    except ValueError:
-        raise InputError(f"{path} is no key of a training run.") from None
+    return read_key(path)
 
 
 def prediction_record(prediction: "Prediction", *, slide: str) -> dict[str, Any]:

@@ -13,6 +13,9 @@ from spt_core.engine.protocol import Control, Failed, FailureKind, Reply, Reques
 
 log = logging.getLogger(__name__)
 
+# Bytes of a line: arrays do not travel in it.
+LONGEST = 2**24
+
 
 class Channel:
     """Requests and controls in, replies out.
@@ -39,18 +42,24 @@ class Channel:
 
     def receive(self) -> Iterator[tuple[int | None, Request | Control]]:
         """What comes, with its number, until the input ends."""
-        for line in self._requests:
+        while line := self._requests.readline(LONGEST):
             try:
+                if len(line) == LONGEST and not line.endswith(b"\n"):
+                    self._skip_line()
+                    raise ProtocolError(f"A line is longer than {LONGEST} bytes.")
                 number, message = decode(line, self._arrays.take)
                 if not isinstance(message, Request | Control):
                     reason = f"{type(message).__name__} is no request."
                     raise ProtocolError(reason, number)
             except ProtocolError as error:
                 log.warning("What came cannot be read: %s", error)
-                if error.request is not None:
-                    self.send(Failed(FailureKind.DEFECT, str(error)), error.request)
+                self.send(Failed(FailureKind.DEFECT, str(error)), error.request)
                 continue
             yield number, message
+
+    def _skip_line(self) -> None:
+        while (line := self._requests.readline(LONGEST)) and not line.endswith(b"\n"):
+            pass
 
     def send(self, message: Reply, request: int | None = None) -> None:
         """Send one reply whole; its arrays are there before it is."""

@@ -68,8 +68,8 @@ def decode(line: bytes, take_array: TakeArray) -> tuple[int | None, Message]:
     """The request's number and the message of a line; its arrays are taken."""
     try:
         record = json.loads(line)
-    except ValueError as error:
-        raise ProtocolError("This is no JSON.") from error
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError("This is no JSON, or too deep.") from error
     if not isinstance(record, dict) or set(record) != _ENVELOPE:
         raise ProtocolError("A message has an id, a type and a value.")
     request, name = record["id"], record["type"]
@@ -83,6 +83,9 @@ def decode(line: bytes, take_array: TakeArray) -> tuple[int | None, Message]:
     except ProtocolError as error:
         error.request, error.message_type = request, kind
         raise
+    # A value that its type takes, and then does not: a number too large, say.
+    except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        raise ProtocolError(f"{name}: {error}", request, kind) from error
 
 
 class ArrayFolder:
@@ -247,7 +250,8 @@ def _taken(hint: Any, data: Any, where: str, take: TakeArray) -> NDArray:
     _check(isinstance(data[_ARRAY], str), str, data[_ARRAY], where)
     try:
         values = take(data[_ARRAY])
-    except (OSError, ValueError, EOFError) as error:
+    # What numpy's reader raises depends on where the file is wrong.
+    except Exception as error:
         raise ProtocolError(f"{where}: {error}") from error
     _check_array(hint, values, where)
     return values

@@ -20,6 +20,7 @@ from spt_core.engine.protocol import (
     Control,
     End,
     Failed,
+    FailureKind,
     LookHere,
     Question,
     Request,
@@ -132,7 +133,9 @@ class Server:
                 handlers.look_here(message.l0_xy)
         elif isinstance(message, Request):
             if number is None:
-                log.warning("%s came without a number", type(message).__name__)
+                reason = f"{type(message).__name__} came without a number."
+                log.warning(reason)
+                self.channel.send(Failed(FailureKind.DEFECT, reason))
                 return
             asked = _Asked(number, message)
             with self._lock:

@@ -1,38 +1,35 @@
-"""Encoding on several processes or machines, with dask.distributed.
+"""Encoding on several machines, with dask.distributed.
 
 Slides are independent, so each is one task. The scheduler gives a lost worker's slides
 to others, which continue from what that worker had written; a lock per slide makes sure
 that it has one writer.
 """
 
-import logging
 import os
 import queue
 import time
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import replace
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from typing import Any
 
-from spt_core import devices
-from spt_core.errors import InputError
 from spt_core.events import Note, Progress
 from spt_core.patches.encode import Event, encode_slides
 from spt_core.patches.encoder import TorchEncoder
 from spt_core.patches.registry import load_encoder
+from spt_core.patches.scheduler import TlsFiles, connect, trust
 from spt_core.patches.settings import (
     EncodeSettings,
     SlideResult,
     SlideStarted,
     SlideTask,
 )
+from spt_core.patches.totals import Totals
 
 # A slide during which this many workers died is given up.
 _LOST_WORKERS = 3
 # A lost worker that is still alive may hold its slide's lock for a while.
 _LOCK_SECONDS = 30.0
 _REPORT_SECONDS = 1.0
-_CONNECT_SECONDS = 10.0
 
 # A worker loads an encoder once, not once per slide.
 _encoders: dict[tuple[Any, ...], TorchEncoder] = {}
@@ -41,77 +38,24 @@ _encoders: dict[tuple[Any, ...], TorchEncoder] = {}
 def encode_on_cluster(
     tasks: Sequence[SlideTask],
     settings: EncodeSettings,
-    *,
-    workers: int = 0,
-    scheduler: str | None = None,
+    scheduler: str,
+    tls: TlsFiles | None = None,
 ) -> Generator[Event, None, list[SlideResult]]:
-    """Encode slides on ``workers`` local processes, or on a running scheduler's.
+    """Encode slides on the workers of a running scheduler.
 
     Closing the generator cancels what has not begun; slides in progress stop at their
     next report and keep what is done.
     """
-    from distributed import Client, LocalCluster
-
     # An encoder that cannot be loaded is reported once, not once per slide.
     load_encoder(settings.encoder, settings.weights)
-    local = scheduler is None
-    if local:
-        yield from _shared_gpus(settings.device, workers)
-    with ExitStack() as stack:
-        if local:
-            import dask
-
-            stack.enter_context(
-                dask.config.set(
-                    {"distributed.scheduler.allowed-failures": _LOST_WORKERS}
-                )
-            )
-            settings = _share_of_this_computer(settings, workers)
-            cluster = LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address=None,
-                silence_logs=logging.CRITICAL,
-            )
-            client = Client(stack.enter_context(cluster))
-        else:
-            try:
-                client = Client(scheduler, timeout=_CONNECT_SECONDS)
-            except (OSError, ValueError) as error:
-                raise InputError(
-                    f"There is no scheduler at {scheduler} ({error}). Start one with "
-                    "'dask scheduler', or use --workers N on this computer."
-                ) from error
-        client = stack.enter_context(client)
-        return (yield from _run(client, tasks, settings, own_gpus=local))
-
-
-def _shared_gpus(wanted: str, workers: int) -> Iterator[Note]:
-    used = {devices.own_gpu(wanted, worker) for worker in range(workers)}
-    if len(used) < workers and devices.choose_device(wanted).type == "cuda":
-        count = "one GPU" if len(used) == 1 else f"{len(used)} GPUs"
-        yield Note(f"{workers} workers share {count}; one worker per GPU is enough.")
-
-
-def _share_of_this_computer(settings: EncodeSettings, workers: int) -> EncodeSettings:
-    """Divide the cores among the workers, unless the settings say otherwise."""
-    cores = max(1, (os.cpu_count() or 1) // workers)
-    lanes, _ = devices.usual_lanes(devices.choose_device(settings.device))
-    return replace(
-        settings,
-        lanes=settings.lanes or min(lanes, cores),
-        threads=settings.threads or 1,
-        readers=settings.readers or min(8, cores),
-    )
+    if said := trust(scheduler):
+        yield Note(said)
+    with connect(scheduler, tls) as client:
+        return (yield from _run(client, tasks, settings))
 
 
 def _run(
-    client: Any,
-    tasks: Sequence[SlideTask],
-    settings: EncodeSettings,
-    *,
-    own_gpus: bool,
+    client: Any, tasks: Sequence[SlideTask], settings: EncodeSettings
 ) -> Generator[Event, None, list[SlideResult]]:
     from distributed import Event as Signal
 
@@ -127,13 +71,12 @@ def _run(
             task,
             settings,
             topic,
-            own_gpu=own_gpus,
             key=f"{topic}-{task.name}",
             pure=False,
         )
         futures[future] = task
         future.add_done_callback(ended.put)
-    board = _Totals(len(tasks))
+    board = Totals(len(tasks))
     results: list[SlideResult] = []
     try:
         while len(results) < len(tasks):
@@ -169,50 +112,12 @@ def _result(future: Any, task: SlideTask) -> SlideResult:
     return SlideResult(task.name, "failed", reason=reason)
 
 
-class _Totals:
-    """Adds up what the workers report."""
-
-    def __init__(self, slides: int) -> None:
-        self.slides = slides
-        self.ended = 0
-        self._done: dict[str, int] = {}
-        self._total: dict[str, int] = {}
-        self._first: tuple[float, int] | None = None
-
-    def heard(self, report: dict[str, Any]) -> Iterator[Event]:
-        name = report["name"]
-        if "note" in report:
-            yield Note(report["note"])
-        if "started" in report:
-            total, done = report["started"]
-            yield SlideStarted(name, total, done)
-            self._total[name], self._done[name] = total, done
-        if "done" in report:
-            self._done[name] = report["done"]
-        if not self._total:
-            return
-        now, done = time.perf_counter(), sum(self._done.values())
-        if self._first is None:
-            self._first = (now, done)
-        rate = (done - self._first[1]) / max(now - self._first[0], 1e-6)
-        known = sum(self._total.values())
-        unknown = max(0, self.slides - max(len(self._total), self.ended))
-        total = max(done, known + unknown * known // len(self._total))
-        message = f"{self.ended} of {self.slides} slides ended"
-        yield Progress(done, total, rate or None, message)
-
-
-def _encode_one(
-    task: SlideTask, settings: EncodeSettings, topic: str, *, own_gpu: bool
-) -> SlideResult:
+def _encode_one(task: SlideTask, settings: EncodeSettings, topic: str) -> SlideResult:
     """Encode one slide in a worker, reporting to whoever listens to the topic."""
     from distributed import Event as Signal
     from distributed import get_worker
 
     worker = get_worker()
-    if own_gpu:  # a local cluster's workers are called 0, 1, 2 ...
-        device = devices.own_gpu(settings.device, int(worker.name))
-        settings = replace(settings, device=device)
     stop = Signal(topic)
     key = (settings.encoder, settings.weights)
     if key not in _encoders:

@@ -10,6 +10,7 @@ import yaml
 from spt_core.errors import InputError
 from spt_core.hints import Device, Hint, check
 from spt_core.learning.views import ViewSettings
+from spt_core.patches.scheduler import TlsCa, TlsCert, TlsFiles, TlsKey
 from spt_core.studies.benchmark_methods import ABLATIONS, METHODS, Method
 from spt_core.tokens.labels import PatientSource
 from spt_core.training.config_file import read_config
@@ -153,10 +154,14 @@ class BenchmarkSettings:
     scheduler: Annotated[
         str | None,
         Hint(
-            "address of a running dask scheduler that shares the cells out",
+            "address of a running dask scheduler that shares the cells out; whoever "
+            "reaches it can run programs as you, unless it has TLS",
             metavar="ADDRESS",
         ),
     ] = None
+    tls_ca: TlsCa = None
+    tls_cert: TlsCert = None
+    tls_key: TlsKey = None
     title: Annotated[str | None, Hint("title of the report", metavar="TEXT")] = None
 
     def __post_init__(self) -> None:
@@ -183,6 +188,11 @@ class BenchmarkSettings:
                 "Two folders of features have one name: call them apart by NAME=FOLDER."
             )
         check(self, *conflicts)
+
+    @property
+    def tls(self) -> TlsFiles | None:
+        """The files of a scheduler's TLS; a part of them is an error."""
+        return TlsFiles.given(self.tls_ca, self.tls_cert, self.tls_key)
 
     def named_features(self) -> list[tuple[str, Path]]:
         """Short name and folder of each set of features."""

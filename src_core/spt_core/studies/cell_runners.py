@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from spt_core.devices import GIB, choose_device
-from spt_core.errors import InputError
 from spt_core.events import Note, Progress
 from spt_core.memory import memory_bytes
+from spt_core.patches.scheduler import connect, trust
 from spt_core.studies.bench import Bench, open_bench
 from spt_core.studies.benchmark_settings import BenchmarkSettings
 from spt_core.studies.cell_work import FAILURES, do_cell, why_of
@@ -23,7 +23,6 @@ from spt_core.studies.cells import Cell
 
 # What a process takes before it opens a slide: torch, and room to train.
 PROCESS_BYTES = int(1.5 * GIB)
-_CONNECT_SECONDS = 10.0
 _LOST = (
     "The process that did it ended without a word, perhaps for want of memory. Use "
     "fewer --workers."
@@ -50,6 +49,8 @@ def run_cells(bench: Bench, cells: Sequence[Cell]) -> Events:
     clock = _Clock(len(cells), len(left))
     settings = bench.settings
     if settings.scheduler:
+        if said := trust(settings.scheduler):
+            yield Note(said)
         ended: Generator[Any, None, None] = _on_cluster(bench, left, settings.scheduler)
     else:
         workers = settings.workers or usual_workers(bench)
@@ -247,15 +248,9 @@ def _on_cluster(
     bench: Bench, cells: Sequence[Cell], address: str
 ) -> Generator[CellDone, None, None]:
     """Cells as tasks of a dask cluster, whose machines see the same folders."""
-    from distributed import Client, as_completed
+    from distributed import as_completed
 
-    try:
-        client = Client(address, timeout=_CONNECT_SECONDS)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"There is no scheduler at {address} ({error}). Start one with 'dask "
-            "scheduler', or use --workers N on this computer."
-        ) from error
+    client = connect(address, bench.settings.tls)
     settings = bench.settings
     plain = replace(
         settings,

@@ -20,7 +20,6 @@ Without torch: a window reads and asks by these files.
 import hashlib
 import hmac
 import json
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from typing import Any
 
 from spt_core.errors import InputError
 from spt_core.files import held_by_one, written_whole
+from spt_core.patients_key import KEY_FILE, new_key, read_key, write_key
 from spt_core.records import from_record
 from spt_core.studies.study_settings import Goal, StudySettings
 
@@ -233,20 +233,11 @@ class StudyFolder:
 
         ``start`` is a model to begin from: patients are known by its run's key.
         """
-        path = self.path / "patients.key"
+        path = self.path / KEY_FILE
         if not path.exists():
-            theirs = start.parent / path.name if start else path
-            word = (
-                theirs.read_text(encoding="ascii").strip()
-                if theirs.exists()
-                else secrets.token_bytes(32).hex()
-            )
-            with written_whole(path) as temporary:
-                temporary.write_text(word, encoding="ascii")
-        try:
-            return bytes.fromhex(path.read_text(encoding="ascii").strip())
-        except ValueError:
-            raise InputError(f"{path} is no key of a study.") from None
+            theirs = start.parent / KEY_FILE if start else path
+            write_key(path, read_key(theirs) if theirs.exists() else new_key())
+        return read_key(path)
 
     def hidden(self, text: str) -> str:
         """A patient, or anything else, as the folder's files may hold it."""

@@ -12,8 +12,9 @@ from spt_core.events import Note
 from spt_core.files import written_whole
 from spt_core.learning.cohort import feature_files, open_cohort
 from spt_core.learning.training import TrainResult
-from spt_core.patches.encode import encode_slides, slide_tasks
+from spt_core.patches.encode import slide_tasks
 from spt_core.patches.folder import find_slides, write_summary
+from spt_core.patches.local_workers import encode_in_processes
 from spt_core.studies.bench import Bench, open_bench
 from spt_core.studies.benchmark import REPORT_FOLDER, benchmark
 from spt_core.studies.benchmark_result import Benchmark
@@ -128,7 +129,7 @@ class Work:
             if task.out.name not in given
         ]
         how = replace(settings.encode, device=settings.device, redo=False)
-        results = yield from encode_slides(tasks, how)
+        results = yield from encode_in_processes(tasks, how)
         write_summary(self.features, results)
         for one in results:
             if one.status in ("failed", "busy"):

@@ -15,7 +15,6 @@
 import csv
 import json
 import os
-import secrets
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +24,8 @@ import torch
 
 from spt_core.errors import InputError
 from spt_core.files import written_whole
+from spt_core.patients_key import KEY_FILE, new_key, read_key, write_key
 from spt_core.training.curve import draw_curves
-
-KEY_FILE = "patients.key"
 
 
 class Writable(Protocol):
@@ -103,8 +101,8 @@ class RunFolder:
         """The run's own random key, made when first asked for."""
         known = key_in(self.path)
         if known is None:
-            known = secrets.token_bytes(32)
-            self._write_key(known)
+            known = new_key()
+            write_key(self.path / KEY_FILE, known)
         return known
 
     def take_key(self, other: Path) -> bool:
@@ -116,12 +114,8 @@ class RunFolder:
         if theirs is None:
             return False
         if key_in(self.path) is None:
-            self._write_key(theirs)
+            write_key(self.path / KEY_FILE, theirs)
         return self.patient_key() == theirs
-
-    def _write_key(self, key: bytes) -> None:
-        with written_whole(self.path / KEY_FILE) as temporary:
-            temporary.write_text(key.hex(), encoding="ascii")
 
     def save_checkpoint(self, content: dict[str, Any]) -> None:
         with written_whole(self.checkpoint) as temporary:
@@ -174,9 +168,4 @@ class RunFolder:
 def key_in(folder: Path) -> bytes | None:
     """The key of the patients of the run in a folder, where there is one."""
     path = folder / KEY_FILE
-    if not path.exists():
-        return None
-    try:
-        return bytes.fromhex(path.read_text(encoding="ascii").strip())
-    except ValueError:
-        raise InputError(f"{path} is no key of a training run.") from None
+    return read_key(path) if path.exists() else None

@@ -14,6 +14,7 @@ from spt_core.errors import InputError
 from spt_core.events import Progress
 from spt_core.patches import SlideStarted, encode_slides, slide_tasks
 from spt_core.patches.cluster import encode_on_cluster
+from spt_core.patches.scheduler import TlsFiles, connect, trust
 from tests.core.patches.conftest import SETTINGS, make_slide, run_through
 from tests.processes import kill
 
@@ -40,7 +41,7 @@ def test_a_killed_workers_slides_are_redone_and_nothing_is_twice(tmp_path):
     ):
         victim = next(iter(client.run(os.getpid).values()))
         killed = threading.Event()
-        events = encode_on_cluster(tasks, settings, scheduler=cluster.scheduler_address)
+        events = encode_on_cluster(tasks, settings, cluster.scheduler_address)
         seen, results = [], None
         while True:
             try:
@@ -71,21 +72,25 @@ def test_a_killed_workers_slides_are_redone_and_nothing_is_twice(tmp_path):
         np.testing.assert_allclose(have.x, want.x, atol=1e-4)
 
 
-@pytest.mark.timeout(240)
-def test_local_workers_report_failures_and_progress(tmp_path):
-    good = make_slide(tmp_path / "good.tif", 1200, 1000)
-    bad = tmp_path / "bad.tif"
-    bad.write_bytes(b"II*\0 not a slide")
-    tasks = slide_tasks([bad, good], tmp_path / "out")
-    _, results = run_through(encode_on_cluster(tasks, SETTINGS, workers=2))
-    by_name = {r.name: r for r in results}
-    assert by_name["good"].status == "done"
-    assert by_name["bad"].status == "failed"
-    assert "damaged or incomplete" in by_name["bad"].reason
-
-
 def test_no_scheduler_is_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("spt_core.patches.cluster._CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("spt_core.patches.scheduler._CONNECT_SECONDS", 1.0)
     tasks = slide_tasks([tmp_path / "s.tif"], tmp_path)
     with pytest.raises(InputError, match="no scheduler at"):
-        run_through(encode_on_cluster(tasks, SETTINGS, scheduler="tcp://127.0.0.1:9"))
+        run_through(encode_on_cluster(tasks, SETTINGS, "tcp://127.0.0.1:9"))
+
+
+def test_trust_in_a_scheduler_is_explained_and_tls_files_are_checked(tmp_path):
+    assert "can run programs" in trust("tcp://10.0.0.1:8786")
+    assert trust("tls://10.0.0.1:8786") is None
+    pem = tmp_path / "a.pem"
+    pem.write_text("")
+    assert TlsFiles.given(None, None, None) is None
+    assert TlsFiles.given(str(pem), str(pem), str(pem)) == TlsFiles(pem, pem, pem)
+    with pytest.raises(InputError, match="all three"):
+        TlsFiles.given(str(pem), None, None)
+    with pytest.raises(InputError, match="There is no file"):
+        TlsFiles.given(str(pem), str(pem), str(tmp_path / "b.pem"))
+    with pytest.raises(InputError, match="--tls-ca"):
+        connect("tls://127.0.0.1:9")
+    with pytest.raises(InputError, match="tls://"):
+        connect("tcp://127.0.0.1:9", TlsFiles(pem, pem, pem))

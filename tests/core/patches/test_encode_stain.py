@@ -166,10 +166,10 @@ def test_the_command(laboratories, tmp_path, capsys):
 
 
 def test_workers_make_the_same_of_it(laboratories, tmp_path):
-    from spt_core.patches.cluster import encode_on_cluster
+    from spt_core.patches.local_workers import encode_in_processes
 
     tasks = slide_tasks(laboratories, tmp_path / "w")
-    events, results = run_through(encode_on_cluster(tasks, MACENKO, workers=1))
+    events, results = run_through(encode_in_processes(tasks, MACENKO, workers=1))
     assert [r.status for r in results] == ["done", "done"]
     assert sum(isinstance(e, SlideResult) for e in events) == 2
     here = tokens_of(laboratories, tmp_path / "h", MACENKO)

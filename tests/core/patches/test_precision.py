@@ -2,9 +2,7 @@
 
 import dataclasses
 import logging
-from types import SimpleNamespace
 
-import distributed
 import h5py
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from torch import nn
 from spt_core import devices, encode_slide, read_tokens
 from spt_core.cli import main
 from spt_core.events import Note
-from spt_core.patches import EncoderCard, SlideResult, SlideTask, TorchEncoder, cluster
+from spt_core.patches import EncoderCard, SlideTask, TorchEncoder, local_workers
 from tests.core.patches.conftest import SETTINGS, make_slide, run_through
 
 
@@ -75,30 +73,18 @@ def two_gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
 
 
-@pytest.mark.parametrize(("name", "gpu"), [(0, "cuda:0"), (1, "cuda:1"), (2, "cuda:0")])
-def test_a_local_worker_encodes_on_its_own_gpu(
-    two_gpus, monkeypatch, tmp_path, name, gpu
-):
-    used = []
-
-    def encode_slides(tasks, settings, *, encoder):
-        used.append(settings.device)
-        yield SlideResult("s", "done")
-
-    worker = SimpleNamespace(name=name, log_event=lambda *_: None)
-    monkeypatch.setattr(cluster, "encode_slides", encode_slides)
-    monkeypatch.setattr(distributed, "get_worker", lambda: worker)
-    monkeypatch.setattr(distributed, "Event", lambda topic: None)
-    task = SlideTask(tmp_path / "s.tif", "s", tmp_path / "s.h5")
-    for own_gpu, expected in ((True, gpu), (False, "auto")):
-        done = cluster._encode_one(task, SETTINGS, "topic", own_gpu=own_gpu)
-        assert done.status == "done"
-        assert used.pop() == expected
+def test_a_local_worker_encodes_on_its_own_gpu(two_gpus, monkeypatch, tmp_path):
+    monkeypatch.setattr(local_workers._Crew, "_start", lambda *_: None)
+    tasks = [SlideTask(tmp_path / "s.tif", str(i), tmp_path / "s.h5") for i in range(3)]
+    crew = local_workers._Crew(tasks, SETTINGS, 3)
+    used = [crew.settings_of(number).device for number in range(3)]
+    assert used == ["cuda:0", "cuda:1", "cuda:0"]
+    assert local_workers._Crew(tasks, SETTINGS, 1).settings_of(0).device == "auto"
 
 
 def test_workers_that_share_a_gpu_are_told_so(two_gpus):
     def notes(device, workers):
-        return [note.message for note in cluster._shared_gpus(device, workers)]
+        return [note.message for note in local_workers.shared_gpus(device, workers)]
 
     assert notes("auto", 2) == []
     assert notes("auto", 3) == ["3 workers share 2 GPUs; one worker per GPU is enough."]
@@ -106,4 +92,4 @@ def test_workers_that_share_a_gpu_are_told_so(two_gpus):
         "2 workers share one GPU; one worker per GPU is enough."
     ]
     assert notes("cpu", 8) == []
-    assert isinstance(next(cluster._shared_gpus("cuda", 3)), Note)
+    assert isinstance(next(local_workers.shared_gpus("cuda", 3)), Note)

@@ -1,0 +1,1 @@
+"""Bad files, faults and attackers: each ends in a sentence."""

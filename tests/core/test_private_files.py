@@ -1,0 +1,56 @@
+"""What others may not read, and names that they cannot guess."""
+
+import os
+import stat
+
+import pytest
+
+from spt_core.commands.predict import patients_key
+from spt_core.errors import InputError
+from spt_core.files import private_folder, written_whole
+from spt_core.patients_key import KEY_FILE, new_key, read_key, write_key
+
+POSIX = pytest.mark.skipif(os.name == "nt", reason="Windows has no such rights")
+
+
+def rights(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@POSIX
+def test_a_key_and_a_cache_are_their_owners_alone(tmp_path):
+    write_key(tmp_path / KEY_FILE, key := new_key())
+    assert rights(tmp_path / KEY_FILE) == 0o600
+    assert read_key(tmp_path / KEY_FILE) == key
+    (tmp_path / "cache").mkdir(mode=0o755)
+    assert rights(private_folder(tmp_path / "cache")) == 0o700
+    assert rights(private_folder(tmp_path / "a" / "b")) == 0o700
+    with written_whole(tmp_path / "plain.txt") as temporary:
+        temporary.write_text("x")
+    assert rights(tmp_path / "plain.txt") == 0o666 & ~umask()
+
+
+def umask():
+    now = os.umask(0)
+    os.umask(now)
+    return now
+
+
+@pytest.mark.parametrize("text", ["", "\n", "00", "no key", "0" * 31, "\xff"])
+def test_an_empty_short_or_broken_key_is_refused(tmp_path, text):
+    path = tmp_path / KEY_FILE
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError, match=KEY_FILE):
+        patients_key(tmp_path / "model.safetensors", None)
+
+
+def test_temporary_names_differ_and_nothing_is_left(tmp_path):
+    names = set()
+    for _ in range(3):
+        with written_whole(tmp_path / "table.csv") as temporary:
+            names.add(temporary.name)
+            temporary.write_text("x")
+    assert len(names) == 3
+    with pytest.raises(OSError, match="full"), written_whole(tmp_path / "b.csv"):
+        raise OSError("full")
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
