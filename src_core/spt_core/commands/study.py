@@ -3,6 +3,7 @@
 import argparse
 import shlex
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,14 +135,18 @@ def _check(settings: StudySettings, console: Console, *, measure: bool) -> int:
     from spt_core.studies.study_check import check_study
 
     found = check_study(settings)
+    _say(found, console)
     if measure and not stops(found):
         from spt_core.studies.study_measure import measure_study
 
-        found += measure_study(settings)
+        _say(measure_study(settings), console)
+    return 1 if stops(found) else 0
+
+
+def _say(found: Iterable[Finding], console: Console) -> None:
     for one in found:
         console.say(f"{one.rank.value}: {one}")
         console.record(_record(one))
-    return 1 if stops(found) else 0
 
 
 def _record(one: Finding) -> dict[str, str]:

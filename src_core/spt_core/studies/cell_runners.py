@@ -20,6 +20,8 @@ from spt_core.studies.bench import Bench, open_bench
 from spt_core.studies.benchmark_settings import BenchmarkSettings
 from spt_core.studies.cell_work import FAILURES, do_cell, why_of
 from spt_core.studies.cells import Cell
+from spt_core.studies.told import Told, tell
+from spt_core.training.alarms import Collapsed, NotLearning
 
 # What a process takes before it opens a slide: torch, and room to train.
 PROCESS_BYTES = int(1.5 * GIB)
@@ -119,7 +121,7 @@ def _here(bench: Bench, cells: Iterable[Cell]) -> Generator[Any, None, None]:
             for event in do_cell(bench, cell):
                 if isinstance(event, Progress):
                     yield Beat(str(cell), event.done, event.total)
-                elif not isinstance(event, Note):  # epochs, and what is seen of them
+                elif is_told(event):
                     yield CellEvent(str(cell), event)
         except FAILURES as error:
             why = why_of(error)
@@ -138,15 +140,22 @@ class Beat:
 
 @dataclass(frozen=True)
 class CellEvent:
-    """What the training of a cell says."""
+    """What the training of a cell says; out of another process as plain data."""
 
     cell: str
     event: Any
 
 
+def is_told(event: Any) -> bool:
+    """Epochs, what is seen of them, and alarms; not every remark of every cell."""
+    if isinstance(event, Progress):
+        return False
+    return not isinstance(event, Note) or isinstance(event, NotLearning | Collapsed)
+
+
 def _in_processes(
     bench: Bench, cells: Sequence[Cell], workers: int
-) -> Generator[CellDone | Beat, None, None]:
+) -> Generator[CellDone | CellEvent | Beat, None, None]:
     """Do cells in processes of their own, a lost one's once more by itself."""
     waiting, tried = list(cells), set[Cell]()
     while waiting:
@@ -165,9 +174,10 @@ def _in_processes(
 
 def _pool(
     bench: Bench, cells: Sequence[Cell], workers: int, lost: list[Cell]
-) -> Generator[CellDone | Beat, None, None]:
+) -> Generator[CellDone | CellEvent | Beat, None, None]:
     threads = max(1, (os.cpu_count() or 1) // workers)
     plain = bench.settings.plain()
+    told = Told()
     pool = ProcessPoolExecutor(
         workers,
         mp_context=multiprocessing.get_context("spawn"),
@@ -180,8 +190,11 @@ def _pool(
         while left or futures:
             while left and len(futures) < workers:
                 cell = left.pop(0)
-                futures[pool.submit(_do_in_worker, plain, cell)] = cell
+                future = pool.submit(_do_in_worker, plain, cell, told.folder)
+                futures[future] = cell
             ended, _ = wait(futures, timeout=0.5, return_when=FIRST_COMPLETED)
+            for name, record in told.read():
+                yield CellEvent(name, record)
             if not ended:  # so that whoever listens may stop
                 yield Beat("; ".join(map(str, futures.values())), 0, 0)
             for future in ended:
@@ -197,6 +210,7 @@ def _pool(
         for process in list((pool._processes or {}).values()):
             process.terminate()
         pool.shutdown(wait=True, cancel_futures=True)
+        told.close()
 
 
 def _begin_worker(threads: int) -> None:
@@ -213,13 +227,16 @@ def _begin_worker(threads: int) -> None:
         threading.Thread(target=end_with_it, daemon=True).start()
 
 
-def _do_in_worker(plain: dict[str, Any], cell: Cell) -> CellDone:
+def _do_in_worker(
+    plain: dict[str, Any], cell: Cell, told: str | None = None
+) -> CellDone:
     bench = _opened(_Frozen(plain))
     began = time.monotonic()
     why = None
     try:
-        for _ in do_cell(bench, cell):
-            pass
+        for event in do_cell(bench, cell):
+            if told and is_told(event):
+                tell(told, str(cell), event)
     except FAILURES as error:
         why = why_of(error)
         bench.folder.write_failure(cell, why)

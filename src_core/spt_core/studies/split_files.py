@@ -26,7 +26,8 @@ from spt_core.insight.results import pseudonym
 from spt_core.learning.cohort import Cohort
 from spt_core.slides.names import slide_name
 from spt_core.tokens import layout
-from spt_core.tokens.labels import SPLIT_WORDS, SPLITS, read_table
+from spt_core.tokens.labels import SPLIT_WORDS, SPLITS
+from spt_core.tokens.tables import read_table
 
 if TYPE_CHECKING:
     from spt_core.studies.divisions import Divisions

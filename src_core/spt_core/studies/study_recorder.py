@@ -5,12 +5,13 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spt_core.events import Note, Progress, event_record
 from spt_core.patches.settings import SlideResult
 from spt_core.studies.study_folder import Stage, Status, StudyFolder, StudyState
+from spt_core.training.alarms import Collapsed, NotLearning
 
 STATE_SECONDS = 1.0
 # Shorter ones are numbers, which sentences are full of, and say nothing of anybody.
@@ -66,6 +67,10 @@ class Recorder:
             if now - self.listed > STATE_SECONDS:
                 self.listed = now
                 self._append({**event_record(event), **where})
+        elif isinstance(event, Mapping):  # out of another process
+            self._append({**event, **where})
+        elif isinstance(event, NotLearning | Collapsed):
+            self._append({**event_record(event), **where})
         elif isinstance(event, Note):
             self._append({"event": "note", "message": event.message, **where})
         elif isinstance(event, SlideResult):

@@ -4,7 +4,6 @@ The file has one row per slide (``slide,label``), or one per patient
 (``patient,label``) beside a table that says whose each slide is (``slide,patient``).
 """
 
-import csv
 import os
 import re
 from collections import Counter, defaultdict
@@ -16,6 +15,7 @@ from pathlib import Path
 from spt_core.errors import InputError
 from spt_core.slides.names import slide_name
 from spt_core.tokens import layout
+from spt_core.tokens.tables import read_table
 
 COLUMNS = ("slide", "label", "patient", "site", "split", "mpp")
 SPLITS = ("train", "val", "test")
@@ -236,28 +236,6 @@ def _patients_from_names(
 def _named(row: SlideLabel) -> SlideLabel:
     patient = tcga_patient(row.slide)
     return row if patient is None else replace(row, patient=patient)
-
-
-def read_table(
-    path: Path, what: str, columns: str
-) -> tuple[list[str], Iterable[dict[str, str]]]:
-    """The columns of a CSV file, in lower case, and its rows."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"There is no {what} {path}.") from None
-    except UnicodeDecodeError:
-        raise InputError(
-            f"{path.name} is not UTF-8 text. Save it as CSV UTF-8."
-        ) from None
-    lines = text.splitlines()
-    if not lines:
-        raise InputError(f"{path.name} is empty. It needs the columns {columns}.")
-    delimiter = max(",;\t", key=lines[0].count)  # spreadsheets write all three
-    reader = csv.DictReader(lines, delimiter=delimiter, skipinitialspace=True)
-    header = [(name or "").strip().lower() for name in reader.fieldnames or []]
-    reader.fieldnames = header
-    return header, reader
 
 
 def check_labels(

@@ -20,13 +20,14 @@ from spt_core.events import Note, finish
 from spt_core.files import held_by_one
 from spt_core.learning.batches import SlidePlan
 from spt_core.learning.cohort import open_cohort
+from spt_core.learning.task import Epoch
 from spt_core.learning.views import ViewSettings
 from spt_core.studies import cell_work
 from spt_core.studies.bench import open_bench
 from spt_core.studies.benchmark import benchmark, gather
 from spt_core.studies.benchmark_methods import ABLATIONS, METHODS
 from spt_core.studies.benchmark_settings import BenchmarkSettings
-from spt_core.studies.cell_runners import run_cells
+from spt_core.studies.cell_runners import CellEvent, run_cells
 from spt_core.studies.cells import Cell
 from spt_core.studies.evaluation import evaluate
 from spt_core.tokens import read_labels
@@ -238,10 +239,26 @@ def test_one_process_at_a_time(cohort, tmp_path):
 
 
 def test_several_processes_find_the_same(cohort, tmp_path):
-    one = finish(benchmark(quick_settings(cohort, tmp_path / "one", steps=2)))
-    two = finish(
-        benchmark(quick_settings(cohort, tmp_path / "two", steps=2, workers=2))
+    said = {"one": [], "two": []}
+    one = finish(
+        benchmark(quick_settings(cohort, tmp_path / "one", steps=2)), said["one"].append
     )
+    two = finish(
+        benchmark(quick_settings(cohort, tmp_path / "two", steps=2, workers=2)),
+        said["two"].append,
+    )
+    # They tell the same, too, as plain data.
+    epochs = {
+        name: sorted(
+            (event.cell, event.event["step"] if name == "two" else event.event.step)
+            for event in events
+            if isinstance(event, CellEvent)
+            and (name == "one" or event.event["event"] == "epoch")
+            and (name == "two" or isinstance(event.event, Epoch))
+        )
+        for name, events in said.items()
+    }
+    assert epochs["one"] == epochs["two"] != []
     for ours, theirs in zip(one.rows, two.rows, strict=True):
         assert ours.line == theirs.line
         for a, b in zip(ours.runs, theirs.runs, strict=True):
