@@ -22,7 +22,8 @@ def study_arguments(settings: StudySettings) -> list[str]:
         (settings.views, ("views",)),
     ]
     for part, left_out in parts:
-        for name, setting in settings_of(type(part)).items():
+        kind: type = type(part)
+        for name, setting in settings_of(kind).items():
             value = getattr(part, name)
             if name not in left_out and value != setting.default:
                 found += _option(setting, value)
