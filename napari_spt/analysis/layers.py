@@ -73,7 +73,9 @@ class MapLayers:
         """Numbers as one image; NaN is clear."""
         layer = self.find(kind)
         if layer is not None and layer.data.shape == values.shape:
-            layer.data = values
+            # New data costs napari far more than a look at whether it is new.
+            if not np.array_equal(layer.data, values, equal_nan=True):
+                layer.data = values
             layer.contrast_limits = limits
             self._place(layer, lattice)
         else:

@@ -1,6 +1,7 @@
 """What a legend is made of: scales of numbers, and colours of classes with names."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from qtpy.QtCore import QRectF, QSize, Qt
 from qtpy.QtGui import QBrush, QColor, QLinearGradient, QPainter
@@ -13,6 +14,31 @@ from qtpy.QtWidgets import (
 )
 
 from spt_core.insight.colours import ATTENTION_RAMP, Ramp, heat_colours
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What is to be said of a map of numbers."""
+
+    title: str
+    ends: tuple[str, str]
+    sentences: tuple[str, ...] = ()
+    ramp: Ramp = ATTENTION_RAMP
+
+    def widget(self) -> "HeatPart":
+        return HeatPart(self)
+
+
+@dataclass(frozen=True)
+class Classes:
+    """What is to be said of a map of classes: each name with its colour."""
+
+    title: str
+    names: tuple[str, ...]
+    rgb: tuple[tuple[int, int, int], ...]
+
+    def widget(self) -> "ClassPart":
+        return ClassPart(self)
 
 
 class ColourBar(QWidget):
@@ -69,24 +95,19 @@ class Swatch(QWidget):
 class HeatPart(QWidget):
     """The legend of numbers: a scale, what its ends mean, and a sentence."""
 
-    def __init__(
-        self,
-        title: str,
-        ends: Sequence[str],
-        sentences: Sequence[str],
-        ramp: Ramp = ATTENTION_RAMP,
-    ) -> None:
+    def __init__(self, said: Scale) -> None:
         super().__init__()
+        self.said = said
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(2)
-        self.title = QLabel(f"<b>{title}</b>")
+        self.title = QLabel(f"<b>{said.title}</b>")
         self.title.setWordWrap(True)
         box.addWidget(self.title)
-        box.addWidget(ColourBar(ramp))
+        box.addWidget(ColourBar(said.ramp))
         row = QGridLayout()
         row.setHorizontalSpacing(8)
-        self.low, self.high = (QLabel(words) for words in ends)
+        self.low, self.high = (QLabel(words) for words in said.ends)
         top, right = Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag.AlignRight
         self.low.setAlignment(top)
         self.high.setAlignment(top | right)
@@ -94,10 +115,19 @@ class HeatPart(QWidget):
         row.addWidget(self.high, 0, 1)
         row.setColumnStretch(1, 1)
         box.addLayout(row)
-        for words in sentences:
+        for words in said.sentences:
             sentence = QLabel(words)
             sentence.setWordWrap(True)
             box.addWidget(sentence)
+
+    def say(self, said: Scale | Classes) -> bool:
+        """Take on other ends of the same scale; False if it is another scale."""
+        if not isinstance(said, Scale) or said != replace(self.said, ends=said.ends):
+            return False
+        self.said = said
+        self.low.setText(said.ends[0])
+        self.high.setText(said.ends[1])
+        return True
 
     def fit(self, most: int) -> None:
         """Be no wider than ``most`` pixels."""
@@ -111,23 +141,25 @@ class HeatPart(QWidget):
 class ClassPart(QWidget):
     """The legend of classes: a square of its colour and the name."""
 
-    def __init__(
-        self, title: str, names: Sequence[str], colours: Sequence[Sequence[int]]
-    ) -> None:
+    def __init__(self, said: Classes) -> None:
         super().__init__()
+        self.said = said
         self.grid = QGridLayout(self)
         self.grid.setContentsMargins(0, 0, 0, 0)
         self.grid.setVerticalSpacing(2)
         self.grid.setHorizontalSpacing(8)
-        self.title = QLabel(f"<b>{title}</b>")
+        self.title = QLabel(f"<b>{said.title}</b>")
         self.grid.addWidget(self.title, 0, 0, 1, 4)
         self.entries = [
             (Swatch(rgb), QLabel(name))
-            for name, rgb in zip(names, colours, strict=True)
+            for name, rgb in zip(said.names, said.rgb, strict=True)
         ]
         self.grid.setColumnStretch(1, 1)
         self.grid.setColumnStretch(3, 1)
         self._lay_out(2)
+
+    def say(self, said: Scale | Classes) -> bool:
+        return said == self.said
 
     def fit(self, most: int) -> None:
         """Be no wider than ``most`` pixels: side by side, or else one below another."""

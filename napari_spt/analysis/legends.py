@@ -17,7 +17,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from napari_spt.analysis.legend_parts import ClassPart, HeatPart
+from napari_spt.analysis.legend_parts import Classes, ClassPart, HeatPart, Scale
 from napari_spt.parts.settings import remember, remembered
 
 MARGIN = 12
@@ -79,21 +79,29 @@ class Legend(QFrame):
         canvas.installEventFilter(self)
         self.hide()
 
-    def show_parts(self, parts: Sequence[HeatPart | ClassPart]) -> None:
+    def show_parts(self, parts: Sequence[Scale | Classes]) -> None:
+        before = self._parts()
+        if len(before) != len(parts) or not all(
+            part.say(said) for part, said in zip(before, parts, strict=True)
+        ):
+            self._make(parts)
+        is_new = self.isHidden()
+        self.setVisible(bool(parts))
+        self.place(looks_around=is_new)
+
+    def _make(self, parts: Sequence[Scale | Classes]) -> None:
         while self.box.count():
             item = self.box.takeAt(0)
             widget = item.widget()
             if widget is not None:
                 widget.hide()
                 widget.deleteLater()
-        for number, part in enumerate(parts):
+        for number, said in enumerate(parts):
             if number:
                 self.box.addSpacing(6)
+            part = said.widget()
             self.box.addWidget(part)
             part.show()  # at once: what is not shown yet takes no room
-        is_new = self.isHidden()
-        self.setVisible(bool(parts))
-        self.place(looks_around=is_new)
 
     # Where it lies
 

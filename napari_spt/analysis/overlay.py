@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from napari_spt.analysis import layers as _layers
 from napari_spt.analysis.lattice import Lattice
 from napari_spt.analysis.layers import MapLayers
-from napari_spt.analysis.legend_parts import ClassPart, HeatPart
+from napari_spt.analysis.legend_parts import Classes, Scale
 from napari_spt.analysis.map_settings import PERCENTILE, TIMES, WEAK, MapSettings
 from napari_spt.analysis.slide_analysis import Analysis
 from napari_spt.analysis.state import ComparedPatch
@@ -286,28 +286,29 @@ class SlideOverlay:
         seen = (world - np.asarray(eye.center[-2:])) * eye.zoom
         return seen[:, ::-1] + np.asarray(size_xy) / 2
 
-    def legend_parts(self, view: MapSettings) -> list[HeatPart | ClassPart]:
-        parts: list[HeatPart | ClassPart] = []
+    def legend_parts(self, view: MapSettings) -> list[Scale | Classes]:
+        parts: list[Scale | Classes] = []
         if self.is_visible(_layers.LIKENESS):
-            parts.append(
-                HeatPart("More like this", ["unlike", "the same"], [], LIKENESS_RAMP)
-            )
+            ends = ("unlike", "the same")
+            parts.append(Scale("More like this", ends, ramp=LIKENESS_RAMP))
         elif self.is_visible(_layers.ATTENTION):
-            parts.append(_attention_part(view, is_even=self.is_even))
+            parts.append(_attention_scale(view, is_even=self.is_even))
         found = self.analysis.class_map
         if found is not None and self.is_visible(_layers.CLASSES):
             colours = [class_colour(number) for number in range(len(found.classes))]
             parts.append(
-                ClassPart(
+                Classes(
                     "Class map, in outline" if self.is_outlined else "Class map",
-                    [*found.classes, _layers.UNSURE],
-                    [*colours, UNSURE_COLOUR],
+                    (*found.classes, _layers.UNSURE),
+                    (*colours, UNSURE_COLOUR),
                 )
             )
         kinds = self.analysis.tissue_map
         if kinds is not None and self.is_visible(_layers.KINDS):
-            names, colours = kinds.kinds.titles, kinds.kinds.rgb.tolist()
-            parts.append(ClassPart("Kinds of tissue", names, colours))
+            rgb = tuple(
+                (red, green, blue) for red, green, blue in kinds.kinds.rgb.tolist()
+            )
+            parts.append(Classes("Kinds of tissue", tuple(kinds.kinds.titles), rgb))
         return parts
 
     @property
@@ -354,11 +355,11 @@ class SlideOverlay:
         return lattice_map(values, l0_xy, step, self.analysis.slide.l0_size_xy)
 
 
-def _attention_part(view: MapSettings, *, is_even: bool) -> HeatPart:
+def _attention_scale(view: MapSettings, *, is_even: bool) -> Scale:
     low, high = view.limits
     if view.unit == PERCENTILE:
-        ends = ["least", "most looked at on this slide"]
+        ends = ("least", "most looked at on this slide")
     else:
-        ends = [f"{low:g} ×", f"{high:g} × average or more"]
-    sentences = [f"<b>{EVEN}</b>", NOT_WHERE] if is_even else [NOT_WHERE]
-    return HeatPart("Attention", ends, sentences)
+        ends = (f"{low:g} ×", f"{high:g} × average or more")
+    sentences = (f"<b>{EVEN}</b>", NOT_WHERE) if is_even else (NOT_WHERE,)
+    return Scale("Attention", ends, sentences)

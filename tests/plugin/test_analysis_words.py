@@ -13,7 +13,7 @@ from qtpy.QtCore import QPoint, Qt
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
-from napari_spt.analysis.legend_parts import ClassPart, HeatPart
+from napari_spt.analysis.legend_parts import Classes, Scale
 from napari_spt.analysis.legends import Legend
 from napari_spt.analysis.open_command import open_analysis
 from napari_spt.analysis.slide_analysis import Change
@@ -185,8 +185,8 @@ def test_the_legend_fits_on_a_canvas_of_any_width(qtbot, wide):
     names = ["glandular", "small-cell", "large-cell", "unsure"]
     legend.show_parts(
         [
-            HeatPart("Attention", ["0 ×", "4 × average or more"], [NOT_WHERE]),
-            ClassPart("Class map", names, [(9, 9, 9)] * 4),
+            Scale("Attention", ("0 ×", "4 × average or more"), (NOT_WHERE,)),
+            Classes("Class map", tuple(names), ((9, 9, 9),) * 4),
         ]
     )
     QApplication.processEvents()

@@ -63,6 +63,22 @@ def test_it_lies_in_the_emptiest_corner(shown):
     assert is_right != is_low
 
 
+def test_controls_change_no_more_than_they_must(shown):
+    """Opacity draws no map and makes no legend anew; a range changes words alone."""
+    _, dock, _ = shown
+    legend, layer = dock.renderer.legend, map_of(dock, "attention")
+    parts, drawn = legend._parts(), layer.data
+    dock.view.opacity.setValue(31)
+    assert legend._parts() == parts and layer.data is drawn
+    assert layer.opacity == pytest.approx(0.31)
+    dock.view.high.setValue(7.5)
+    assert legend._parts() == parts and layer.data is drawn
+    assert layer.contrast_limits[1] == 7.5
+    assert parts[0].high.text() == "7.5 × average or more"
+    dock.view.weak.setChecked(True)
+    assert layer.data is not drawn
+
+
 def test_it_makes_way_when_tissue_comes_below_it(shown):
     viewer, dock, analysis = shown
     legend = dock.renderer.legend
