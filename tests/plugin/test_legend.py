@@ -70,7 +70,7 @@ def test_controls_change_no_more_than_they_must(shown):
     parts, drawn = legend._parts(), layer.data
     dock.view.opacity.setValue(31)
     assert legend._parts() == parts and layer.data is drawn
-    assert layer.opacity == pytest.approx(0.31)
+    assert layer.opacity == pytest.approx(0.31 * dock.renderer.current.fade)
     dock.view.high.setValue(7.5)
     assert legend._parts() == parts and layer.data is drawn
     assert layer.contrast_limits[1] == 7.5
