@@ -69,10 +69,12 @@ def test_controls_change_no_more_than_they_must(shown):
     legend, layer = dock.renderer.legend, map_of(dock, "attention")
     parts, drawn = legend._parts(), layer.data
     dock.view.opacity.setValue(31)
-    assert legend._parts() == parts and layer.data is drawn
+    assert legend._parts() == parts
+    assert layer.data is drawn
     assert layer.opacity == pytest.approx(0.31 * dock.renderer.current.fade)
     dock.view.high.setValue(7.5)
-    assert legend._parts() == parts and layer.data is drawn
+    assert legend._parts() == parts
+    assert layer.data is drawn
     assert layer.contrast_limits[1] == 7.5
     assert parts[0].high.text() == "7.5 × average or more"
     dock.view.weak.setChecked(True)
