@@ -4,8 +4,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from napari.settings import get_settings
-from napari.utils.theme import get_theme
 from qtpy.QtCore import QEvent, QSize, Qt, QTimer
 from qtpy.QtWidgets import QDockWidget, QFrame, QScrollArea, QVBoxLayout, QWidget
 
@@ -29,6 +27,7 @@ from napari_spt.analysis.view_panel import ViewPanel
 from napari_spt.parts.focus_ring import FocusRing
 from napari_spt.parts.post import post
 from napari_spt.parts.tabs import Tabs
+from napari_spt.parts.tool_style import ink_of, tool_style
 from napari_spt.parts.viewing import camera
 from napari_spt.parts.wheel import CalmWheel
 from napari_spt.parts.widgets import Column, text
@@ -217,23 +216,7 @@ class AnalysisDock(QWidget):
 
     def _use_font(self) -> None:
         """What napari's style leaves out: tool buttons, and what is chosen of them."""
-        theme = get_theme(self.viewer.theme)
-        ink, mark = theme.text.as_hex(), theme.current.as_hex()
-        size = get_settings().appearance.font_size
-        style = (
-            f"QToolButton {{ font-size: {size}pt; color: {ink}; }}"
-            "QToolButton::menu-indicator { image: none; }"
-            "QToolButton#spt_fold { font-weight: bold; text-align: left;"
-            " border: none; padding: 2px 0px; }"
-            "QToolButton#spt_tab { border: none; border-radius: 3px;"
-            " padding: 4px 8px; }"
-            f"QToolButton#spt_tab:checked {{ background: {mark};"
-            f" color: {_ink_on(mark)}; }}"
-            "QToolButton#spt_region { border: 2px solid transparent;"
-            " border-radius: 4px; padding: 0px; }"
-            f"QToolButton#spt_region:checked {{ border-color: {mark};"
-            f" background: {mark}; color: {_ink_on(mark)}; }}"
-        )
+        style = tool_style(self.viewer.theme)
         # Not for all of the dock, nor before there is a slide: it takes as long as
         # making the dock.
         widgets: list[QWidget] = [self.advanced.folded.button]
@@ -250,7 +233,7 @@ class AnalysisDock(QWidget):
             if style != widget.styleSheet():
                 widget.setStyleSheet(style)
         for ring in self.rings:
-            ring.use_colour(ink)
+            ring.use_colour(ink_of(self.viewer.theme))
 
     def _on_camera(self, _event: object = None) -> None:
         self._resting.start()
@@ -314,12 +297,6 @@ class AnalysisDock(QWidget):
         _keys.unregister(self)
         self.desk.close(self)
         post().leave(id(self))
-
-
-def _ink_on(colour: str) -> str:
-    """Black or white, whichever is read better on a colour."""
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return "black" if 0.3 * red + 0.6 * green + 0.1 * blue > 140 else "white"
 
 
 def _destroyed(user: int, dock: "ref[AnalysisDock]", _widget: object = None) -> None:

@@ -39,6 +39,8 @@ _STEPS = {
     Step.GROUPING_TISSUE: "Looking for what is alike",
     Step.ASKING_WITHOUT: "Asking again without it",
     Step.REMOVING: "Taking tissue away bit by bit",
+    Step.EMBEDDING_SLIDES: "Looking at the slides",
+    Step.PLACING_SLIDES: "Laying like beside like",
 }
 
 

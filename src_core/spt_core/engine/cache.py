@@ -49,8 +49,13 @@ def pictures_folder() -> Path:
     return cache_folder() / "pictures"
 
 
+def maps_folder() -> Path:
+    """Where maps of slides are kept, by what they were made of."""
+    return cache_folder() / "maps"
+
+
 def kept_bytes() -> int:
-    """Bytes that kept features and pictures take."""
+    """Bytes that kept features, pictures and maps take."""
     pictures = sum(_state(path)[0] for path in _pictures())
     return pictures + feature_cache_size(features_folder())
 
@@ -58,8 +63,8 @@ def kept_bytes() -> int:
 def make_room(limit: int) -> int:
     """Remove what was not used for longest until ``limit`` bytes suffice.
 
-    To be called after each analysis; a limit of -1 removes all. Pictures go first: they
-    are quickly written again, features are not. What is being written stays.
+    To be called after each analysis; a limit of -1 removes all. Pictures and maps go
+    first: they are quickly made again, features are not. What is being written stays.
 
     Returns
     -------
@@ -80,7 +85,7 @@ def make_room(limit: int) -> int:
 
 def _pictures() -> list[Path]:
     """What was used last at the end."""
-    paths = pictures_folder().glob("*.tif")
+    paths = [*pictures_folder().glob("*.tif"), *maps_folder().glob("*.npz")]
     return sorted(paths, key=lambda path: _state(path)[1])
 
 

@@ -11,6 +11,7 @@ from spt_core.devices import free_memory
 from spt_core.engine.analyse import analyse
 from spt_core.engine.failures import failed_by
 from spt_core.engine.loaded import LoadedModels
+from spt_core.engine.map_slides import slides_mapped
 from spt_core.engine.priority import cores
 from spt_core.engine.protocol import (
     Analyse,
@@ -19,6 +20,7 @@ from spt_core.engine.protocol import (
     Device,
     Failed,
     FailureKind,
+    MapSlides,
     MapTissue,
     Ready,
     Request,
@@ -50,6 +52,8 @@ class Handlers:
                 return ask_without(request, self._loaded)
             case CheckFaithfulness():
                 return check_faithfulness(request, self._loaded)
+            case MapSlides():
+                return slides_mapped(request, self._loaded)
 
     def look_here(self, l0_xy: tuple[float, float] | None) -> None:
         """Go on at another place of the slide that is being analysed."""

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from spt_core.events import NoticeKind, Progress
 from spt_core.insight.results import ClassMap, Faithfulness, Prediction, WhatIf
+from spt_core.insight.slide_map import MapOfSlides
 from spt_core.insight.tissue_map import TissueMap
 from spt_core.slides.tissue_mask import Tissue
 
 # Raised with every change of a message; an engine of another version is refused.
-VERSION = 2
+VERSION = 3
 
 
 # Requests: what the window asks for
@@ -93,7 +94,21 @@ class CheckFaithfulness:
     class_name: str | None = None
 
 
-Request = Analyse | MapTissue | AskWithout | CheckFaithfulness
+@dataclass(frozen=True)
+class MapSlides:
+    """Say which slides of a folder of features are alike, by a model or without one.
+
+    ``maps`` is the folder that keeps maps; None keeps none.
+    """
+
+    features: Path
+    title: str
+    model: Path | None = None
+    maps: Path | None = None
+    device: str | None = None
+
+
+Request = Analyse | MapTissue | AskWithout | CheckFaithfulness | MapSlides
 Question = MapTissue | AskWithout | CheckFaithfulness
 
 
@@ -170,6 +185,8 @@ class Step(StrEnum):
     GROUPING_TISSUE = "grouping tissue"
     ASKING_WITHOUT = "asking without"
     REMOVING = "removing"
+    EMBEDDING_SLIDES = "embedding slides"
+    PLACING_SLIDES = "placing slides"
 
 
 @dataclass(frozen=True)
@@ -225,6 +242,13 @@ class ClassesMapped:
     class_map: ClassMap
 
 
+@dataclass(frozen=True, eq=False)
+class SlidesEmbedded:
+    """All slides are embedded; they lie by their main directions for now."""
+
+    slide_map: MapOfSlides
+
+
 # Replies that end a request
 
 
@@ -253,6 +277,11 @@ class WithoutAnswered:
 @dataclass(frozen=True, eq=False)
 class FaithfulnessChecked:
     faithfulness: Faithfulness
+
+
+@dataclass(frozen=True, eq=False)
+class SlidesMapped:
+    slide_map: MapOfSlides
 
 
 @dataclass(frozen=True)
@@ -305,9 +334,25 @@ class Failed:
 
 
 End = (
-    Analysed | TissueMapped | WithoutAnswered | FaithfulnessChecked | Cancelled | Failed
+    Analysed
+    | TissueMapped
+    | WithoutAnswered
+    | FaithfulnessChecked
+    | SlidesMapped
+    | Cancelled
+    | Failed
 )
-Reply = Starting | Ready | Working | Noticed | Started | Predicted | ClassesMapped | End
+Reply = (
+    Starting
+    | Ready
+    | Working
+    | Noticed
+    | Started
+    | Predicted
+    | ClassesMapped
+    | SlidesEmbedded
+    | End
+)
 Message = Request | Control | Reply
 
 END_TYPES: tuple[type, ...] = get_args(End)
