@@ -14,7 +14,7 @@ from spt_core.studies.study_settings import StudySettings
 from spt_core.tokens import read_index
 
 # Of a picture's longer side, in pixels.
-SIDE = 160
+SIDE = 112
 # Not the pixels of a whole slide for a picture of that size.
 _MOST_PIXELS = 4096 * 4096
 _TISSUE, _GLASS = (150, 110, 150), (240, 240, 240)

@@ -20,7 +20,7 @@ class SlideList(QListWidget):
         self.setAccessibleName(name)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        self.setTextElideMode(Qt.TextElideMode.ElideRight)
         self.setToolTip("A click opens the slide")
         self.itemClicked.connect(self._open)
         self.itemActivated.connect(self._on_activated)

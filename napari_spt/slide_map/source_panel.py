@@ -25,7 +25,7 @@ from spt_core.errors import InputError
 from spt_core.insight.model_words import read_model_words
 from spt_core.tokens import layout
 
-MEAN_WORDS = "No model: the mean of its patches"
+MEAN_WORDS = "No model: mean of patches"
 FILE_WORDS = "Choose a file…"
 FEATURES_WORDS = "none chosen"
 LABELS_WORDS = "none"

@@ -158,7 +158,7 @@ def _write(file: Path, found: MapOfSlides) -> None:
             stream,
             h=found.h,
             directions=found.directions,
-            neighbours=found.neighbours,
+            neighbours=np.asarray(found.neighbours),
             classes=np.array(found.classes, np.str_),
             shares=np.zeros((0, 0)) if found.shares is None else found.shares,
             learned=found.learned,
