@@ -20,7 +20,7 @@ from _figures import Figures
 from _peers import peer_python
 
 from spt_core import read_tokens
-from spt_core.patches import weights
+from spt_core.weights_file import read_weights
 
 RUNNER = Path(__file__).parent / "_lazyslide_run.py"
 
@@ -84,7 +84,7 @@ def _plain_weights() -> dict[str, torch.Tensor]:
     from torchvision.models import mobilenet_v2
 
     if WEIGHTS.exists():
-        return _with_counters(weights.read(WEIGHTS))
+        return _with_counters(read_weights(WEIGHTS))
     torch.manual_seed(0)
     model = mobilenet_v2(weights=None)
     return {f"features.{k}": v for k, v in model.features.state_dict().items()}

@@ -23,7 +23,9 @@ from spt_core.engine.cache import GIGABYTE
 
 FILE = "From a file…"
 OWN_TOOLTIPS = {
-    "encoder": "What turns patches into numbers; a model has its own",
+    "encoder": "What turns patches into numbers; a model has its own. Listed are those "
+    "whose weights are here: 'spt encoders' in a terminal names many more, and says how "
+    "to get each.",
     "stain": "Without a model only: a model brings its own",
     "slide_mpp": "Only for slides that do not say it themselves",
 }
@@ -178,10 +180,15 @@ class AdvancedPanel(Panel):
 
     def _encoders(self) -> list[tuple[str, Any]]:
         from spt_core.bundled import ENCODER
+        from spt_core.patches.encoder_card import FROM_SEED
+        from spt_core.patches.listing import list_encoders
 
+        listed = [one for one in list_encoders() if one.card.weights != FROM_SEED]
+        ready = [one.card.name for one in listed if one.is_ready]
+        named = [(name, name) for name in ready if name != ENCODER]
         own = self.state.options.encoder
-        chosen = [] if own is None else [(Path(own).stem, own)]
-        return [("The model's own", ENCODER), *chosen, (FILE, FILE)]
+        chosen = [] if own is None or own in ready else [(Path(own).stem, own)]
+        return [("The model's own", ENCODER), *named, *chosen, (FILE, FILE)]
 
     def _devices(self) -> list[tuple[str, Any]]:
         engine = self.state.engine

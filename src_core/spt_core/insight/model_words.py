@@ -100,6 +100,7 @@ class ModelWords:
             ("Objective", card.objective),
             ("Version", card.version),
             ("Licence", card.licence.partition(";")[0]),
+            ("Patch encoder's terms", ", ".join(card.encoder_terms)),
         )
         return [(name, value) for name, value in rows if value]
 

@@ -284,6 +284,7 @@ def _provenance(parts: ReportParts) -> list[str]:
         ("Architecture", model and model.architecture),
         ("Calibration", model and model.calibration),
         ("Model licence", card and card.licence),
+        ("Patch encoder's terms", card and ", ".join(card.encoder_terms)),
         ("Made by", made_by),
         ("Versions", f"Python {platform.python_version()}, {versions(_LIBRARIES)}"),
         ("Made on", time.strftime("%Y-%m-%d %H:%M %z")),

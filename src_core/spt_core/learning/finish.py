@@ -12,6 +12,7 @@ import torch
 
 from spt_core._version import __version__
 from spt_core.card_file import UNSTATED_LICENCE
+from spt_core.encoder_terms import terms_of
 from spt_core.errors import InputError
 from spt_core.events import Progress
 from spt_core.learning.aggregator import Aggregator
@@ -184,5 +185,6 @@ def _card(task: "SlideTrainingTask", step: int) -> ModelCard:
         views=settings.views,
         metrics=Metrics(step=step),
         licence=UNSTATED_LICENCE,
+        encoder_terms=terms_of(cohort.facts.encoder),
         version=__version__,
     )

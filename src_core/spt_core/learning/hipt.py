@@ -1,6 +1,5 @@
 """HIPT: patches make regions, regions make the slide."""
 
-import argparse
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +8,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from spt_core.errors import InputError
 from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.attended import Attended
 from spt_core.learning.gated_attention import gated_scores
@@ -22,6 +19,7 @@ from spt_core.learning.region_transformer import (
     HeadedAttention,
     RegionTransformer,
 )
+from spt_core.weights_file import fill, read_weights, unwrapped
 
 # Floats that the graph of a token holds for each unit of dim and layer, as measured.
 GRAPH_FLOATS = 18
@@ -205,59 +203,12 @@ def load_region_weights(encoder: Hipt, path: str | os.PathLike[str]) -> None:
         Where the file cannot be read, or its weights are not exactly those needed.
     """
     path = Path(path)
-    state = _without_prefixes(_read_weights(path))
-    wanted = encoder.region.state_dict()
+    state = unwrapped(read_weights(path))
+    state = {name: one for name, one in state.items() if not name.startswith("head.")}
     if "pos_embed" in state:
         state["pos_embed"] = _for_16_by_16(state["pos_embed"])
-    for what, names in (
-        ("lacks", wanted.keys() - state.keys()),
-        ("holds, beside them,", state.keys() - wanted.keys()),
-        (
-            "has other shapes for",
-            {
-                n
-                for n in wanted.keys() & state.keys()
-                if wanted[n].shape != state[n].shape
-            },
-        ),
-    ):
-        if names:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            raise InputError(
-                f"{path} is not for HIPT's regions of tokens of length "
-                f"{encoder.in_dim}: it {what} {', '.join(sorted(names)[:3])}{more}."
-            )
-    encoder.region.load_state_dict(state)
-
-
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        # DINO keeps the options of its command beside the weights: plain data.
-        with torch.serialization.safe_globals([argparse.Namespace]):
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise InputError(f"There is no file {path}.") from None
-    # Each library has its own errors for a damaged file.
-    except Exception as error:
-        raise InputError(f"{path} cannot be read as weights: {error}") from error
-    if isinstance(state, dict) and isinstance(state.get("teacher"), dict):
-        state = state["teacher"]
-    if not isinstance(state, dict) or not all(
-        isinstance(value, Tensor) for value in state.values()
-    ):
-        raise InputError(f"{path} holds no weights (a table of names and tensors).")
-    return state
-
-
-def _without_prefixes(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Names as the network has them; DINO's projection head is left out."""
-    bare = {
-        name.removeprefix("module.").removeprefix("backbone."): tensor
-        for name, tensor in state.items()
-    }
-    return {name: one for name, one in bare.items() if not name.startswith("head.")}
+    what = f"HIPT's regions of tokens of length {encoder.in_dim}"
+    fill(encoder.region, state, path, what=what)
 
 
 def _for_16_by_16(positions: Tensor) -> Tensor:

@@ -247,6 +247,8 @@ class ModelCard:
         Where the training slides came from.
     licence
         On which terms it may be used.
+    encoder_terms
+        What the licence of the patch encoder forbids or asks for, as published.
     version
         The version of napari-spt that trained it.
     more
@@ -267,6 +269,7 @@ class ModelCard:
     about: str = ""
     data: tuple[DataSource, ...] = ()
     licence: str = ""
+    encoder_terms: tuple[str, ...] = ()
     version: str | None = None
     more: Mapping[str, Any] = the_rest()
 

@@ -11,7 +11,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from spt_core.patches.encoder_card import EncoderCard
 from spt_core.patches.stain_step import StainStep
-from spt_core.patches.weights import counts_batches
+from spt_core.patches.vit_shape import CLS_AND_MEAN
+from spt_core.weights_file import counts_batches
 
 
 class PatchEncoder(Protocol):
@@ -59,7 +60,9 @@ class TorchEncoder:
     def __call__(
         self, pixels: Tensor, size: int, stain: StainStep | None = None
     ) -> Tensor:
-        seen = resized(pixels, self.card.input_size or size)  # (b, 3, s, s)
+        seen = resized(pixels, self.card.seen_size(size))  # (b, 3, s, s)
+        if self.card.resize_to:
+            seen = middle(seen, self.card.input_size or self.card.resize_to)
         seen = seen.to(torch.float32, memory_format=torch.channels_last)
         if stain is not None:
             seen = stain(seen)
@@ -85,10 +88,21 @@ def resized(pixels: Tensor, size: int) -> Tensor:
     return planes.to(home)
 
 
+def middle(planes: Tensor, size: int) -> Tensor:
+    """The middle (b, 3, size, size) of larger pictures."""
+    top, left = ((side - size) // 2 for side in planes.shape[2:])
+    return planes[:, :, top : top + size, left : left + size]
+
+
 def weights_hash(module: nn.Module, card: EncoderCard) -> str:
     """A hash of all that decides what the encoder gives for given pixels."""
     decides = ("dim", "input_size", "mean", "name", "std")
     facts = [(name, getattr(card, name)) for name in decides]
+    # Stated only where it is not the one way: earlier files' hashes stay valid.
+    if card.output == CLS_AND_MEAN:
+        facts.append(("output", card.output))
+    if card.resize_to:
+        facts.append(("resize_to", card.resize_to))
     digest = hashlib.sha256(repr(facts).encode())
     for name, tensor in sorted(module.state_dict().items()):
         if counts_batches(name):

@@ -84,6 +84,21 @@ class EncoderCard:
         fetches them. An encoder file does not state it.
     licence, citation, about
         On which terms it may be used, what to cite, and what it is.
+    page
+        Where its authors state the licence and give the weights.
+    terms
+        What the licence forbids or asks for, as published; models made with the
+        encoder carry it on.
+    gated
+        Its authors ask who fetches it.
+    output
+        What of the network the vectors are: ``mean`` of a feature map, ``cls``,
+        ``cls+mean`` or ``projection``.
+    resize_to
+        Pixels per side to which patches are brought before the middle ``input_size``
+        are cut out, where an encoder was published so.
+    precision
+        In which its authors run it on a GPU; None where any will do.
     architecture
         The registered encoder, or model of timm, whose module the weights of an
         encoder file fill.
@@ -111,12 +126,22 @@ class EncoderCard:
     licence: str = "unknown"
     citation: str = ""
     about: str = ""
+    page: str | None = None
+    terms: tuple[str, ...] = ()
+    gated: bool = False
+    output: str | None = None
+    resize_to: int | None = None
+    precision: str | None = None
     architecture: str | None = None
     version: str | None = None
     training: PatchTrainingSummary | None = None
     data: tuple[DataSource, ...] = ()
     trained_on: tuple[str, ...] = ()
     more: Mapping[str, Any] = the_rest()
+
+    def seen_size(self, patch_size: int) -> int:
+        """Pixels per side in which patches of a size are handed to the encoder."""
+        return self.resize_to or self.input_size or patch_size
 
     def stages(self) -> list[Stage]:
         """The trainings here that led to the encoder, its own first.

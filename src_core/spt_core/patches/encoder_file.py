@@ -16,8 +16,8 @@ from spt_core.card_file import ENDING
 from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.patches.encoder_card import EncoderCard, encoder_metadata
-from spt_core.patches.weights import counts_batches
 from spt_core.patients_key import KEY_FILE
+from spt_core.weights_file import counts_batches
 
 # The encoder in the folder of a run.
 ENCODER_FILE = f"encoder{ENDING}"

@@ -243,7 +243,7 @@ def _prepare(
             writing.SLIDE_MPP: slide.mpp_xy,
             writing.MIN_TISSUE: settings.min_tissue,
         },
-        card.input_size or patch_size,
+        card.seen_size(patch_size),
         blocks,
         len(todo),
         notes,

@@ -27,8 +27,20 @@ _TRAINED_ON: dict[str, tuple[str, ...]] = {
     "kaiko_vitb8": (TCGA,),
     "kaiko_vitb16": (TCGA,),
     "kaiko_vitl14": (TCGA,),
-    # Karasikov et al. 2025
+    # Karasikov et al. 2025, and SophontAI 2025
+    "midnight": (TCGA,),
     "midnight12k": (TCGA,),
+    "openmidnight": (TCGA,),
+    # Chen et al. 2024
+    "uni": ("Mass-100K", "GTEx"),
+    "uni_v1": ("Mass-100K", "GTEx"),
+    # Huang et al. 2023, Ikezogwo et al. 2023
+    "plip": ("OpenPath",),
+    "quiltnet_b_32": ("Quilt-1M",),
+    # Filiot et al. 2025
+    "h0_mini": (TCGA,),
+    # Ma et al. 2024
+    "gpfm": (TCGA, "CPTAC"),
 }
 
 

@@ -1,22 +1,24 @@
-"""The patch encoders by name.
+"""Loading patch encoders by name.
 
-Others join with ``register``: a card, and a function that builds the module without its
-weights. Models of timm need no entry: any of their names will do.
+Those that are known are listed in :mod:`spt_core.patches.known`. Others join with
+``register``: a card, and a function that builds the module without its weights. Models
+of timm need no entry: any of their names will do.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from spt_core import bundled
 from spt_core.errors import InputError
 from spt_core.patches import weights
 from spt_core.patches.encoder import TorchEncoder
 from spt_core.patches.encoder_card import (
-    FROM_FILE,
     FROM_PACKAGE,
     FROM_SEED,
     IMAGENET_MEAN,
@@ -25,45 +27,79 @@ from spt_core.patches.encoder_card import (
     read_encoder_card,
 )
 from spt_core.patches.encoder_file import encoder_file_of
+from spt_core.patches.filling import fill_from, length_of, timm_options
+from spt_core.patches.known import KNOWN, find_known
+from spt_core.patches.known_entry import KnownEncoder
+from spt_core.patches.listing import how_to_get
 from spt_core.patches.published import published_training
-
-_TORCHVISION = "https://download.pytorch.org/models/"
-# Weights files keep these for training alone.
-HEADS = ("classifier.", "fc.", "head.", "head_dist.")
+from spt_core.patches.store import stored_file
+from spt_core.weights_file import fill, read_weights, unwrapped
 
 
 @dataclass(frozen=True)
 class RegisteredEncoder:
-    """One encoder: its card, and what makes its module."""
+    """One encoder: its card, and what makes its module.
+
+    Attributes
+    ----------
+    layouts
+        Names of the layouts in which its weights are published beside its own.
+    of_timm
+        A model of timm: what its file says beyond the name is options of ``build``.
+    """
 
     card: EncoderCard
-    build: Callable[[], nn.Module]
+    build: Callable[..., nn.Module]
+    layouts: tuple[str, ...] = ()
+    of_timm: bool = False
 
 
 _registered: dict[str, RegisteredEncoder] = {}
 
 
-def register(card: EncoderCard, build: Callable[[], nn.Module]) -> None:
-    """Add an encoder, or replace the one of that name."""
-    _registered[card.name] = RegisteredEncoder(card, build)
+def register(
+    card: EncoderCard,
+    build: Callable[[], nn.Module],
+    layouts: tuple[str, ...] = (),
+) -> None:
+    """Add an encoder, or replace the one of that name.
+
+    Parameters
+    ----------
+    layouts
+        Names of the layouts, in :mod:`spt_core.patches.layouts`, in which its weights
+        are published beside the module's own names.
+    """
+    _registered[card.name] = RegisteredEncoder(card, build, layouts)
 
 
 def known_encoders() -> list[EncoderCard]:
-    """The cards of all registered encoders, the bundled one first."""
-    return [find_card(bundled.ENCODER), *(entry.card for entry in _registered.values())]
+    """The cards of all encoders with a name, the bundled one first."""
+    known = {name: one.card for name, one in KNOWN.items()}
+    known |= {name: entry.card for name, entry in _registered.items()}
+    return [find_card(bundled.ENCODER), *known.values()]
+
+
+def module_for(entry: RegisteredEncoder, state: Mapping[str, Tensor]) -> nn.Module:
+    """An encoder's module, with what a file in timm's names says beyond the name."""
+    return entry.build(**timm_options(state)) if entry.of_timm else entry.build()
+
+
+def known_layouts(architecture: str) -> tuple[str, ...]:
+    return find_encoder(architecture).layouts
 
 
 def find_card(name: str) -> EncoderCard:
     """The card of a registered encoder, an encoder file, or any model of timm."""
     path = bundled.encoder_path() if name == bundled.ENCODER else encoder_file_of(name)
     if path is None:
-        return _find(name).card
+        return find_encoder(name).card
     return _file_card(path)
 
 
 def build_module(architecture: str) -> nn.Module:
     """A registered architecture, or any of timm's, without its weights."""
-    return _find(architecture).build()
+    return find_encoder(architecture).build()
 
 
 def load_encoder(name: str, weights_file: Path | None = None) -> TorchEncoder:
@@ -84,26 +120,23 @@ def load_encoder(name: str, weights_file: Path | None = None) -> TorchEncoder:
     if own is not None and (weights_file is None or read_encoder_card(own)):
         card = _file_card(own)
         module = build_module(str(card.architecture))
-        weights.fill(module, weights.read(own), own)
+        fill(module, read_weights(own), own)
         return TorchEncoder(module, card)
-    entry = _find(name)
+    entry = find_encoder(name)
     card = entry.card
     if card.weights == FROM_SEED:
         # Deterministic, and leaves the program's own chance alone.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             return TorchEncoder(entry.build(), card)
-    path = weights_file or weights.stored_file(name)
+    path = weights_file or stored_file(card.name)
     if not path.exists():
-        how = (
-            "give its weights with --encoder-weights FILE"
-            if card.weights == FROM_FILE
-            else f"fetch its weights once with 'spt encoders get {name}', or give them "
-            "with --encoder-weights FILE"
+        raise InputError(
+            f"The encoder {name} has no weights here ({path}): {how_to_get(card)}."
         )
-        raise InputError(f"The encoder {name} has no weights here ({path}): {how}.")
-    module = entry.build()
-    weights.fill(module, weights.read(path), path, leave_out=HEADS)
+    state = unwrapped(read_weights(path))
+    module = module_for(entry, state)
+    fill_from(module, state, path, entry.layouts)
     return TorchEncoder(module, card)
 
 
@@ -121,18 +154,33 @@ def _file_card(path: Path) -> EncoderCard:
     return card
 
 
-def _find(name: str) -> RegisteredEncoder:
+def find_encoder(name: str) -> RegisteredEncoder:
+    """An encoder's card and what builds it: registered, known, or of timm."""
     if name in _registered:
         return _registered[name]
+    known = find_known(name)
+    if known is not None:
+        if known.unsupported:
+            raise InputError(f"The encoder {name}: {known.unsupported}.")
+        return RegisteredEncoder(known.card, _builder(known), known.layouts)
     entry = _find_in_timm(name)
     if entry is None:
-        names = ", ".join(sorted(_registered))
         raise InputError(
-            f"There is no encoder {name!r}. Known are {bundled.ENCODER}, {names}, and "
-            "any model of timm by its name (such as vit_small_patch16_224); an encoder "
-            "of your own is given by its file. 'spt encoders' lists them."
+            f"There is no encoder {name!r}. Known are {bundled.ENCODER}, "
+            f"{', '.join(sorted({*KNOWN, *_registered}))}, and any model of timm by "
+            "its name (such as vit_small_patch16_224); an encoder of your own is given "
+            "by its file. 'spt encoders' lists them."
         )
     return entry
+
+
+def _builder(known: KnownEncoder) -> Callable[[], nn.Module]:
+    shape = known.shape
+    if shape is not None:
+        from spt_core.patches.vit import Vit
+
+        return partial(Vit, shape)
+    return _OTHERS[known.card.name]
 
 
 def _find_in_timm(name: str) -> RegisteredEncoder | None:
@@ -146,12 +194,14 @@ def _find_in_timm(name: str) -> RegisteredEncoder | None:
     except (RuntimeError, ValueError) as error:
         raise InputError(f"timm has no weights {name!r}: {error}.") from error
 
-    def build() -> nn.Module:
-        return timm.create_model(architecture, pretrained=False, num_classes=0)
+    def build(**options: Any) -> nn.Module:
+        return timm.create_model(
+            architecture, pretrained=False, num_classes=0, **options
+        )
 
     side = int(cfg.input_size[-1]) if cfg is not None else 224
     with torch.device("meta"):
-        dim = _length(build(), side)
+        dim = length_of(build(), side)
     fixed = architecture.startswith(("vit", "deit", "swin", "beit", "eva")) or bool(
         cfg is not None and cfg.fixed_input_size
     )
@@ -171,17 +221,8 @@ def _find_in_timm(name: str) -> RegisteredEncoder | None:
             trained_on=published_training(name),
         ),
         build,
+        of_timm=True,
     )
-
-
-def _length(module: nn.Module, side: int) -> int:
-    """Length of the vectors that a module on the meta device gives.
-
-    timm's ``num_features`` is not it where layers follow the pooling.
-    """
-    with torch.inference_mode():
-        out = module.eval()(torch.empty(1, 3, side, side, device="meta"))
-    return int(out.shape[1])
 
 
 def _resnet34() -> nn.Module:
@@ -214,44 +255,10 @@ def _small() -> nn.Module:
     )
 
 
-register(
-    EncoderCard(
-        name="resnet34",
-        dim=512,
-        patch_size=300,
-        mpp=0.5,
-        weights=_TORCHVISION + "resnet34-b627a593.pth",
-        licence="BSD-3-Clause (torchvision), trained on ImageNet",
-        citation="He et al., Deep Residual Learning for Image Recognition, 2016",
-        about="ImageNet; the encoder of the SPT paper",
-        trained_on=published_training("resnet34"),
-    ),
-    _resnet34,
-)
-register(
-    EncoderCard(
-        name="mobilenetv2",
-        dim=1280,
-        patch_size=300,
-        mpp=0.5,
-        weights=_TORCHVISION + "mobilenet_v2-7ebf99e0.pth",
-        licence="BSD-3-Clause (torchvision), trained on ImageNet",
-        citation="Sandler et al., MobileNetV2, 2018",
-        about="ImageNet; quick without a GPU",
-        trained_on=published_training("mobilenetv2"),
-    ),
-    _mobilenet_v2,
-)
-register(
-    EncoderCard(
-        name="small-random",
-        dim=64,
-        patch_size=300,
-        mpp=0.5,
-        weights=FROM_SEED,
-        licence="BSD-3-Clause",
-        citation="none: a fixed random network",
-        about="untrained, always the same; for trying things out",
-    ),
-    _small,
-)
+_OTHERS: dict[str, Callable[[], nn.Module]] = {
+    "resnet34": _resnet34,
+    "simclr": _resnet34,
+    "hidisc": _resnet34,
+    "mobilenetv2": _mobilenet_v2,
+    "small-random": _small,
+}

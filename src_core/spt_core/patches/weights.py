@@ -1,135 +1,91 @@
-"""Encoders' weights: where they are kept, reading them, fetching them when asked."""
+"""Fetching an encoder's weights, when asked."""
 
 import hashlib
-import os
 import urllib.request
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import torch
-from platformdirs import user_cache_dir
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
-from spt_core.card_file import ENDING
 from spt_core.errors import InputError
 from spt_core.events import Progress
-from spt_core.files import written_whole
+from spt_core.patches.encoder_card import EncoderCard
+from spt_core.patches.known_entry import HUB
+from spt_core.patches.listing import how_to_get
+from spt_core.patches.store import encoders_folder
+from spt_core.weights_file import read_weights
 
 # Before the name of a model whose weights timm fetches.
 TIMM = "timm:"
 _CHUNK = 2**20
 
 
-def encoders_folder() -> Path:
-    """Where fetched weights are kept; the environment may name another folder."""
-    cache = os.environ.get("NAPARI_SPT_CACHE") or user_cache_dir("napari-spt", False)
-    return Path(cache) / "encoders"
+def fetch(
+    card: EncoderCard, keep: Callable[[dict[str, Tensor], Path], Path]
+) -> Generator[Progress, None, Path]:
+    """Fetch an encoder's weights once, and hand them on to be checked and kept."""
+    source = card.weights
+    folder = encoders_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder, prefix=".fetching-") as temporary:
+        if source.startswith(TIMM):
+            import timm
 
-
-def stored_file(name: str) -> Path:
-    return encoders_folder() / f"{name.replace('/', '_')}{ENDING}"
-
-
-def read(path: Path) -> dict[str, Tensor]:
-    """Read weights; nothing in the file is executed."""
-    try:
-        if path.suffix == ENDING:
-            return load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise InputError(f"There is no file {path}.") from None
-    # Each library has its own errors for a damaged file.
-    except Exception as error:
-        raise InputError(f"{path} cannot be read as weights: {error}") from error
-    for key in ("state_dict", "model"):
-        if isinstance(state, dict) and isinstance(state.get(key), dict):
-            state = state[key]
-    if not isinstance(state, dict) or not all(
-        isinstance(value, Tensor) for value in state.values()
-    ):
-        raise InputError(f"{path} holds no weights (a table of names and tensors).")
-    return state
-
-
-def counts_batches(name: str) -> bool:
-    """Whether a tensor counts training's batches: files leave such tensors out."""
-    return name.endswith("num_batches_tracked")
-
-
-def fill(
-    module: nn.Module,
-    state: Mapping[str, Tensor],
-    path: Path,
-    *,
-    leave_out: tuple[str, ...] = (),
-) -> None:
-    """Put weights into a module; anything missing or left over is an error."""
-    wanted = module.state_dict()
-    given = {
-        name.removeprefix("module."): tensor
-        for name, tensor in state.items()
-        if not name.removeprefix("module.").startswith(leave_out)
-        or name.removeprefix("module.") in wanted
-    }
-    # Counters used in training; files leave them out, and nothing depends on them.
-    missing = [
-        name for name in wanted if name not in given and not counts_batches(name)
-    ]
-    unknown = [name for name in given if name not in wanted]
-    shapes = [
-        name
-        for name in given
-        if name in wanted and given[name].shape != wanted[name].shape
-    ]
-    for what, names in (
-        ("lacks", missing),
-        ("holds what the encoder has not:", unknown),
-        ("has other shapes for", shapes),
-    ):
-        if names:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            yield Progress(0, 1, message=f"fetching {card.name} by timm")
+            path = Path(source.removeprefix(TIMM))
+            model = timm.create_model(str(path), pretrained=True, num_classes=0)
+            state = dict(model.state_dict())
+        elif source.startswith(HUB):
+            yield Progress(0, 1, message=f"fetching {card.name} from {card.page}")
+            path = _from_hub(card, Path(temporary))
+            state = read_weights(path)
+        elif source.startswith("https://"):
+            path = Path(temporary) / source.rsplit("/", 1)[-1]
+            yield from _download(source, path)
+            state = read_weights(path)
+        else:
             raise InputError(
-                f"{path} is not for this encoder: it {what} "
-                f"{', '.join(sorted(names)[:3])}{more}."
+                f"{card.name} is not fetched from anywhere: {how_to_get(card)}."
             )
-    module.load_state_dict({**wanted, **given})
+        kept = keep(state, path)
+    yield Progress(1, 1, message=f"{card.name} is ready")
+    return kept
 
 
-def fetch(name: str, source: str) -> Generator[Progress, None, Path]:
-    """Fetch weights once, check them, and keep them as safetensors."""
-    target = stored_file(name)
-    if source.startswith(TIMM):
-        import timm
+def _from_hub(card: EncoderCard, folder: Path) -> Path:
+    """Download one file of a repository, with the user's own token if there is one."""
+    import huggingface_hub
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
-        yield Progress(0, 1, message=f"fetching {name} by timm")
-        model = timm.create_model(
-            source.removeprefix(TIMM), pretrained=True, num_classes=0
+    owner, repository, file = card.weights.removeprefix(HUB).split("/", 2)
+    try:
+        found = huggingface_hub.hf_hub_download(
+            f"{owner}/{repository}", file, local_dir=folder
         )
-        state = model.state_dict()
-    elif source.startswith("https://"):
-        state = yield from _download(source, target)
-    else:
+    except (GatedRepoError, RepositoryNotFoundError) as error:
         raise InputError(
-            f"{name} is not fetched from anywhere: give its weights with "
-            "--encoder-weights FILE."
-        )
-    with written_whole(target) as temporary:
-        save_file({k: v.contiguous() for k, v in state.items()}, temporary)
-    yield Progress(1, 1, message=f"{name} is ready")
-    return target
+            f"{card.name} is not open to you yet: accept its terms at {card.page}, "
+            "make a token in your account's settings there, and set HF_TOKEN to it "
+            f"(or run 'hf auth login'). Then 'spt encoders get {card.name}' again."
+        ) from error
+    # Offline, a proxy, a full disk: each layer of the library has its own errors.
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"{card.name} cannot be fetched from {card.page} ({reason}). Fetch {file} "
+            f"there on another computer, and 'spt encoders get {card.name} --from "
+            f"{file}' here."
+        ) from error
+    return Path(found)
 
 
-def _download(
-    address: str, target: Path
-) -> Generator[Progress, None, dict[str, Tensor]]:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_suffix(".download.pth")
+def _download(address: str, target: Path) -> Generator[Progress, None, None]:
     digest = hashlib.sha256()
     try:
         with urllib.request.urlopen(address, timeout=60) as answer:
             total = int(answer.headers.get("Content-Length") or 0)
-            with temporary.open("wb") as file:
+            with target.open("wb") as file:
                 while chunk := answer.read(_CHUNK):
                     file.write(chunk)
                     digest.update(chunk)
@@ -138,11 +94,8 @@ def _download(
         expected = address.rsplit("-", 1)[-1].removesuffix(".pth")
         if not digest.hexdigest().startswith(expected):
             raise InputError(f"What came from {address} is damaged: try again.")
-        return read(temporary)
     except OSError as error:
         raise InputError(
             f"{address} cannot be fetched ({error}). Fetch it on another computer and "
             "give it with --encoder-weights FILE."
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.patches import find_card, known_encoders, load_encoder
 from spt_core.patches.encoder import EncoderCard, TorchEncoder, resized
-from spt_core.patches.weights import stored_file
+from spt_core.patches.store import stored_file
 from tests.slides_folder import WEIGHTS, needs
 
 

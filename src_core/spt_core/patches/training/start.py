@@ -8,10 +8,11 @@ from torch import nn
 
 from spt_core.card_file import ENDING
 from spt_core.errors import InputError
-from spt_core.patches import weights
 from spt_core.patches.encoder_card import EncoderCard, read_encoder_card
 from spt_core.patches.encoder_file import run_of_encoder
-from spt_core.patches.registry import HEADS, build_module, find_card
+from spt_core.patches.filling import fill_encoder
+from spt_core.patches.registry import build_module, find_card, known_layouts
+from spt_core.patches.store import stored_file
 from spt_core.training.stages import Stage
 
 
@@ -51,7 +52,7 @@ def load_start(arch: str, init: str, seed: int) -> Start:
         return Start(module, replace(card, trained_on=()))
     start = Start(module, card)
     if init == "imagenet":
-        path = weights.stored_file(arch)
+        path = stored_file(arch)
         if not path.exists():
             raise InputError(
                 f"There are no ImageNet weights of {arch} here ({path}): fetch them "
@@ -77,5 +78,5 @@ def load_start(arch: str, init: str, seed: int) -> Start:
             tuple(stated.stages()) if stated is not None else (),
             run_of_encoder(path),
         )
-    weights.fill(module, weights.read(path), path, leave_out=HEADS)
+    fill_encoder(module, path, known_layouts(arch))
     return start
