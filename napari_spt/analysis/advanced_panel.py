@@ -24,8 +24,8 @@ from spt_core.engine.cache import GIGABYTE
 FILE = "From a file…"
 OWN_TOOLTIPS = {
     "encoder": "What turns patches into numbers; a model has its own. Listed are those "
-    "whose weights are here: 'spt encoders' in a terminal names many more, and says how "
-    "to get each.",
+    "whose weights are here: 'spt encoders' in a terminal names many more, and says "
+    "how to get each.",
     "stain": "Without a model only: a model brings its own",
     "slide_mpp": "Only for slides that do not say it themselves",
 }
