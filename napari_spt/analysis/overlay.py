@@ -14,7 +14,7 @@ from napari_spt.analysis.map_settings import PERCENTILE, TIMES, WEAK, MapSetting
 from napari_spt.analysis.slide_analysis import Analysis
 from napari_spt.analysis.state import ComparedPatch
 from napari_spt.analysis.status import HoverTable
-from napari_spt.parts.viewing import camera
+from napari_spt.parts.viewing import camera, on_canvas
 from spt_core.insight.colours import (
     EVEN,
     FILL_OPACITY,
@@ -282,9 +282,7 @@ class SlideOverlay:
         world = (
             origin + l0_xy[:, :1] * (right - origin) + l0_xy[:, 1:] * (down - origin)
         )
-        eye = camera(self.viewer)
-        seen = (world - np.asarray(eye.center[-2:])) * eye.zoom
-        return seen[:, ::-1] + np.asarray(size_xy) / 2
+        return on_canvas(self.viewer, world, size_xy)
 
     def legend_parts(self, view: MapSettings) -> list[Scale | Classes]:
         parts: list[Scale | Classes] = []

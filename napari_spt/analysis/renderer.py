@@ -4,6 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+import numpy as np
 from napari.layers import Layer
 from qtpy.compat import isalive
 from qtpy.QtCore import QTimer
@@ -15,17 +16,18 @@ from napari_spt.analysis.overlay import SlideOverlay
 from napari_spt.analysis.slide_analysis import Analysis, Change
 from napari_spt.analysis.state import AnalysisState, ComparedPatch
 from napari_spt.analysis.status import restore_status, show_hover
-from napari_spt.parts.viewing import camera, main_window
+from napari_spt.parts.viewing import camera, main_window, on_canvas, world_box
 from napari_spt.slides.slide_table import table_of
 from spt_core.engine.protocol import FailureKind
 
 if TYPE_CHECKING:
-    import numpy as np
     from napari.viewer import Viewer
     from numpy.typing import NDArray
 
 # Keys repeat every 25 to 50 ms.
 KEY_REPEAT_MS = 90
+# Looked at on each slide and side, where slides lie side by side.
+PLACES = 12
 WITHOUT_TISSUE = (FailureKind.NO_TISSUE, FailureKind.TOO_SMALL)
 
 
@@ -87,12 +89,19 @@ class MapRenderer:
         return [] if self.current is None else [self.current]
 
     def _tissue_on_canvas(self) -> "NDArray[np.float64] | None":
-        """Where the chosen slide's tissue is on the canvas."""
+        """Where not to lie: on the slide's tissue, or on slides side by side."""
         overlay, legend = self.current, self._legend
         canvas = None if legend is None else legend.parentWidget()
         if overlay is None or canvas is None:
             return None
-        return overlay.tissue_on_canvas((canvas.width(), canvas.height()))
+        size, table = (canvas.width(), canvas.height()), table_of(self.viewer)
+        if not table.is_side_by_side:
+            return overlay.tissue_on_canvas(size)
+        boxes = np.array([world_box([slide]) for slide in table.slides])
+        # As many places on each slide, however small: none is to be covered.
+        parts = (np.indices((PLACES, PLACES)).reshape(2, -1).T + 0.5) / PLACES
+        world = boxes[:, :1] + parts * (boxes[:, 1:] - boxes[:, :1])
+        return on_canvas(self.viewer, world.reshape(-1, 2), size)
 
     # Changes of the state
 

@@ -51,6 +51,15 @@ def grid(viewer: "Viewer") -> Any:
     return viewer.canvas.grid if hasattr(viewer, "canvas") else viewer.grid
 
 
+def on_canvas(
+    viewer: "Viewer", world: NDArray, size_xy: tuple[int, int]
+) -> NDArray[np.float64]:
+    """Places (n, 2) of the world, (y, x), on a canvas, in its pixels (x, y)."""
+    eye = camera(viewer)
+    seen = (world - np.asarray(eye.center[-2:])) * eye.zoom
+    return seen[:, ::-1] + np.asarray(size_xy) / 2
+
+
 def viewbox_size(viewer: "Viewer") -> tuple[float, float]:
     """Height and width of the canvas, or of one cell of the grid, in screen pixels."""
     viewer = plain_viewer(viewer)

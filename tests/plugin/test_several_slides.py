@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QRectF, Qt
 
 from napari_spt.parts.viewing import camera, grid, is_in_view, scale_bar
 from napari_spt.slides.grid_cells import can_share_cells
@@ -213,6 +213,29 @@ def test_controls_act_on_all_that_lie_side_by_side(window):
         assert layer.opacity == pytest.approx(0.4 * overlay.fade, abs=0.01)
     dock.state.set_view(shows_attention=False)
     assert not any(layer.visible for layer in maps)
+
+
+def test_the_legend_covers_no_slide_beside_the_chosen_one(window):
+    """Three slides in two rows: the corner below the shorter row is free."""
+    viewer, dock = window.viewer, window.dock
+    window.open((600, 600, 0.5), (2400, 2400, 0.5), (600, 600, 0.5))
+    window.analyse(2)
+    window.click(dock.slide.side_by_side)
+    dock.renderer.move_legend()
+    legend = dock.renderer.legend
+    canvas = legend.parentWidget()
+    middle = np.array([canvas.height(), canvas.width()]) / 2
+    eye, covered = camera(viewer), []
+    for slide in window.slides:
+        low, high = np.asarray(slide.extent.world)[:, -2:]
+        top, left = (low - eye.center[-2:]) * eye.zoom + middle
+        bottom, right = (high - eye.center[-2:]) * eye.zoom + middle
+        area = QRectF(left, top, right - left, bottom - top).toRect()
+        both = area.intersected(legend.geometry())
+        covered.append(both.width() * both.height() / (area.width() * area.height()))
+    # Small slides are worth as much as the large one.
+    assert covered[0] == covered[2] == 0, covered
+    assert covered[1] < 0.5
 
 
 def test_napari_s_grid_keeps_a_map_on_its_slide(window):
