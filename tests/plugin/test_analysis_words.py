@@ -1,6 +1,5 @@
 """The dock's words, and whether everybody can use it."""
 
-import os
 import re
 import subprocess
 import sys
@@ -330,41 +329,23 @@ def test_every_kind_has_words():
             assert not doubt or is_sentence(doubt), verdict
 
 
-def test_opening_the_dock_is_quick_and_loads_nothing_heavy():
-    """Below 300 ms, in a fresh process; the best of what a busy machine allows."""
+def test_opening_the_dock_loads_nothing_heavy():
+    """How long it takes is measured by ``benchmarks/dock_controls.py``."""
     code = """
-import sys, time
+import sys
 import napari
 from qtpy.QtWidgets import QApplication
 viewer = napari.Viewer(show=False)
 viewer.window.add_plugin_dock_widget("napari-spt", "Open slide…")
 QApplication.processEvents()  # its dialog is not the analysis dock's
 before = set(sys.modules)
-start = time.perf_counter()
 _, dock = viewer.window.add_plugin_dock_widget("napari-spt", "Slide analysis")
 QApplication.processEvents()
-seconds = time.perf_counter() - start
 heavy = {"torch", "torchvision", "timm", "sklearn"} & set(sys.modules)
 heavy |= {"scipy.ndimage", "h5py", "pandas"} & (set(sys.modules) - before)
 assert not heavy, heavy
-print("seconds", seconds)
 from napari_spt.parts.post import post
 post().close()
 viewer.close()
 """
-    # With byte code, as an installed package has it; the first process writes it.
-    setting = "PYTHONDONTWRITEBYTECODE"
-    env = {name: value for name, value in os.environ.items() if name != setting}
-    best = 9.0
-    for _ in range(4):
-        out = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=env,
-        )
-        best = min(best, float(out.stdout.split("seconds")[1]))
-        if best < 0.3:
-            return
-    assert best < 0.3
+    subprocess.run([sys.executable, "-c", code], check=True)
