@@ -150,6 +150,20 @@ def remark_words(remark: Remark) -> str:
             )
         case RemarkKind.IN_GROUPS:
             return f"Looked at in {value} evenly interleaved groups."
+        case RemarkKind.STANDARDISED_BY_SITE:
+            return f"Its colours were judged as those of the site {value}."
+        case RemarkKind.STANDARDISED_BY_SLIDE:
+            return "Its colours were judged by the slide itself."
+        case RemarkKind.SITE_NOT_NAMED:
+            return (
+                "Which site the slide is from is not said, which this model needs to "
+                "know: it was judged by itself alone."
+            )
+        case RemarkKind.SITE_UNKNOWN:
+            return (
+                f"The model does not know the site {value}: the slide was judged by "
+                "itself alone. Add the site to the model from a handful of its slides."
+            )
 
 
 def tissue_words(found: TissueMap) -> str:

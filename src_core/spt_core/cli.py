@@ -24,6 +24,7 @@ COMMANDS = {
     "train-patches": "train a patch encoder on your own slides or tiles",
     "encode": "turn slides into features, one file per slide",
     "train": "train a slide model on a folder of features",
+    "add-site": "let a model know another site, from a handful of its slides",
     "evaluate": "measure how good a model is, on slides that it has not seen",
     "benchmark": "compare methods in every fold, and write the table and its report",
     "study": "learn from a folder of slides: encode, train, measure in folds, report",

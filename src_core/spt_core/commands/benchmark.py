@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(group, BenchmarkSettings, "model", "steps", "batch_size")
     add_options(group, BenchmarkSettings, "learning_rate", "unlabelled")
     add_options(group, BenchmarkSettings, "hipt_weights", "init", "pretrain_steps")
+    add_options(group, BenchmarkSettings, "standardise", "site_batches")
     group.add_argument(
         "--augmented", metavar="FEATURES", nargs="+", default=[],
         help="features of augmented patches of the same slides, for giga-ssl",

@@ -29,6 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: whole)")  # fmt: skip
     add("--include-slide-name", action="store_true",
         help="write the slides' names in place of pseudonyms")  # fmt: skip
+    add("--labels", metavar="CSV", type=Path,
+        help="table with columns slide and site, for models that standardise tokens "
+        "per site")  # fmt: skip
+    add("--site", metavar="NAME", help="the same where all slides are from one site")
     add_options(parser, EncodeSettings, "device")
 
 
@@ -41,14 +45,24 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from spt_core.devices import choose_device
     from spt_core.learning.cohort import open_cohort
     from spt_core.learning.model_file import load_model
-    from spt_core.studies.embeddings import POOLINGS, embed_slides, pooling_model
+    from spt_core.studies.embeddings import (
+        POOLINGS,
+        embed_slides,
+        knowing_sites,
+        pooling_model,
+    )
+    from spt_core.tokens import read_labels
 
-    cohort = open_cohort(args.features)
+    labels = read_labels(args.labels) if args.labels else None
+    cohort = open_cohort(args.features, labels)
+    if args.site is not None:
+        cohort = cohort.from_site(args.site)
     if args.model in POOLINGS:
         model = pooling_model(args.model, cohort)
     else:
         model = load_model(args.model, choose_device(args.device))
-    for remark in cohort.remarks:
+    model, said = knowing_sites(model, cohort)
+    for remark in (*cohort.remarks, *said):
         console.say(remark)
     found = console.follow(embed_slides(model, cohort, args.features), unit="slide")
     called = found.names if args.include_slide_name else found.pseudonyms

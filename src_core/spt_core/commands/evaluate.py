@@ -55,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, EvaluateOptions, "folds", "repeats")
     add("--ignore-split", action="store_true",
         help="ask all slides in folds, whatever the labels say of splits")  # fmt: skip
+    add("--site", metavar="NAME",
+        help="where slides are from whose site the labels do not state, for models "
+        "that standardise tokens per site")  # fmt: skip
     add("--include-slide-name", action="store_true",
         help="write the slides' names into predictions.csv, in place of "
         "pseudonyms")  # fmt: skip
@@ -101,6 +104,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             keys=[patients_key(path, args.patients_key) for path in paths],
             encoder=args.encoder,
             ignore_split=args.ignore_split,
+            site=args.site,
             include_slide_names=args.include_slide_name,
         ),
         unit="slide",

@@ -149,7 +149,8 @@ def _find(predictor: Predictor, given: "Input") -> Generator[Any, None, "Finding
     if len(prediction) == 0 or prediction.probabilities is None:
         return findings
     model = predictor.model
-    tokens = read_for(model, predictor.features_of(given))
+    site = predictor.site_of(given)
+    tokens = read_for(model, predictor.features_of(given), site=site)
     if not args.no_class_map:
         work = class_map(model, tokens, stride=args.stride, margin=args.margin)
         with closing(work):
@@ -171,6 +172,8 @@ def _command(args: argparse.Namespace, given: "Input") -> str:
         ("--include-slide-name", args.include_slide_name),
     ):
         options += [option] if chosen else []
+    if args.site is not None:
+        options += ["--site", args.site]
     if args.slide is not None:
         options += ["--slide", SLIDE_WORD]
     if args.slide_mpp is not None:

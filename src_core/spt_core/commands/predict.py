@@ -92,12 +92,13 @@ def settle_model(args: argparse.Namespace) -> None:
 def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of every command that asks a model about a slide."""
     add_options(parser, PredictOptions, "margin")
+    add_site_option(parser)
     parser.add_argument(
         "--labels",
         type=Path,
         metavar="CSV",
         help="table with columns slide and patient, to tell whether the model was "
-        "trained on a patient",
+        "trained on a patient, and site where slides are from several",
     )
     parser.add_argument(
         "--patients-key",
@@ -115,6 +116,15 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder in which to keep their features (default: they are not kept)",
     )
     add_options(group, EncodeSettings, "weights", "slide_mpp")
+
+
+def add_site_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--site",
+        metavar="NAME",
+        help="where the slides are from, for models that standardise tokens per site "
+        "(default: the column 'site' of --labels)",
+    )
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
@@ -186,7 +196,7 @@ class Predictor:
 
         if given.is_features:
             yield from []
-            tokens = read_for(self.model, given.path)
+            tokens = read_for(self.model, given.path, site=self.site_of(given))
             return predict(
                 self.model,
                 tokens,
@@ -234,6 +244,7 @@ class Predictor:
             encoder=self._encoder,
             margin=self.args.margin,
             patient=self._patient(given.name),
+            site=self.site_of(given),
         )
         with closing(events):
             while True:
@@ -251,6 +262,11 @@ class Predictor:
                         event.shares,
                     )
                 yield event
+
+    def site_of(self, given: "Input") -> str | None:
+        """Where a slide is from, as far as anybody said."""
+        row = self.labels.by_slide.get(given.name) if self.labels else None
+        return self.args.site or (row.site if row else None)
 
     def _patient(self, name: str) -> "Patient | None":
         from spt_core.insight.predicting import Patient

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from spt_core.commands.console import Console
 from spt_core.sample.cohort import SITES, SIZE, write_sample_cohort
+from spt_core.sample.tissue import MINORITY, TUMOUR_SHARES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of laboratories that the slides come from (default: %(default)s)",
     )
     parser.add_argument(
+        "--tumour",
+        choices=tuple(TUMOUR_SHARES),
+        default=MINORITY,
+        help="how much of the tissue is tumour: minority is 7 to 16 %%, majority 55 to "
+        "80 %% (default: %(default)s)",
+    )
+    parser.add_argument(
         "--workers",
         type=int,
         metavar="N",
@@ -53,6 +61,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             size=args.size,
             seed=args.seed,
             sites=args.sites,
+            tumour=args.tumour,
             workers=args.workers,
         ),
         unit="Mpx",

@@ -34,6 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(group, TrainSettings, "head", "init", "freeze", "region_weights")
     add_options(group, TrainSettings, "class_weights", "momentum")
 
+    group = parser.add_argument_group("sites that the slides are from")
+    add_options(group, TrainSettings, "standardise", "sites")
+    add_options(group, TrainSettings, "site_batches", "negatives")
+
     group = parser.add_argument_group("views of a slide")
     add_options(group, ViewSettings, *settings_of(ViewSettings))
 
@@ -87,11 +91,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
             pass
         return 0
     result = console.follow(events, unit="step")
-    knn = result.metrics.get("knn")
     console.say(
         f"Done: {result.steps} steps. The best model ({result.best}) is of step "
         f"{result.best_step}, chosen by {result.chosen_by}"
-        + (f"; kNN {knn:.3f}." if knn is not None else ".")
+        + _told_apart(result.metrics.get("knn"), result.metrics.get("site_knn"))
     )
     console.record(
         {
@@ -106,6 +109,18 @@ def run(args: argparse.Namespace, console: Console) -> int:
         }
     )
     return 0
+
+
+def _told_apart(knn: float | None, site_knn: float | None) -> str:
+    """How well neighbours tell class and site, the end of a sentence."""
+    said = [
+        f"{words} {value:.3f}"
+        for words, value in (("kNN", knn), ("kNN of the site", site_knn))
+        if value is not None
+    ]
+    if knn is not None and site_knn is not None:
+        said.append(f"gap {knn - site_knn:+.3f}")
+    return f"; {', '.join(said)}." if said else "."
 
 
 def train_settings(args: argparse.Namespace) -> TrainSettings:

@@ -27,7 +27,7 @@ from spt_core.engine.task import Task, open_asked, task_of
 from spt_core.events import Note, Progress
 from spt_core.insight.class_map import class_map
 from spt_core.insight.growing import Grown, grow_tokens
-from spt_core.insight.predicting import predict
+from spt_core.insight.predicting import of_site, predict
 from spt_core.insight.results import Prediction, Verdict
 from spt_core.learning.model_file import SlideModel
 from spt_core.patches import EncodeSettings, SlideStarted
@@ -55,13 +55,13 @@ def analyse(request: Analyse, loaded: LoadedModels, steering: Steering) -> Work:
     features = task.entry.features
     reused = task.entry.is_finished
     if reused:
-        tokens = loaded.tokens(features, slide.title, task.model)
+        tokens = loaded.tokens(features, slide.title, task.model, request.site)
         l0_step_xy = tokens.facts.l0_patch_xy or (1, 1)
         yield _started(task, len(tokens), len(tokens), l0_step_xy, task.tissue())
     else:
         yield from _encode(task, steering)
     task.entry.touch()
-    tokens = loaded.tokens(features, slide.title, task.model)
+    tokens = loaded.tokens(features, slide.title, task.model, request.site)
     yield Working(Step.READING_SLIDE, Progress(len(tokens), len(tokens)))
     if reused and task.model is not None and len(tokens) > 2 * FIRST_GLANCE:
         every = len(tokens) / FIRST_GLANCE
@@ -118,8 +118,9 @@ def _grow(
                 working = Working(Step.LOOKING, Progress(done, all_in_all, event.rate))
                 yield working
             elif isinstance(event, Grown):
-                yield Predicted(_prediction(task.model, event.tokens, total))
-                share = len(event.tokens) / total
+                tokens = of_site(event.tokens, task.site)
+                yield Predicted(_prediction(task.model, tokens, total))
+                share = len(tokens) / total
                 if (
                     task.maps_classes
                     and share >= MAP_FROM
@@ -127,7 +128,7 @@ def _grow(
                 ):
                     # Others may be served at a yield: that time is not the map's.
                     spent, began = 0.0, time.perf_counter()
-                    for reply in map_classes(task.model, event.tokens, working):
+                    for reply in map_classes(task.model, tokens, working):
                         spent += time.perf_counter() - began
                         yield reply
                         began = time.perf_counter()

@@ -11,6 +11,7 @@ from spt_core.devices import choose_device
 from spt_core.engine.failures import RequestError
 from spt_core.engine.protocol import Failed, FailureKind
 from spt_core.errors import InputError
+from spt_core.insight.predicting import of_site
 from spt_core.insight.tissue_map import Kinds
 from spt_core.learning.model_file import SlideModel, load_model
 from spt_core.patches import PatchEncoder, load_encoder
@@ -72,8 +73,14 @@ class LoadedModels:
         except InputError as error:
             raise RequestError(Failed(FailureKind.MODEL, str(error))) from error
 
-    def tokens(self, path: Path, title: str, model: SlideModel | None = None) -> Tokens:
-        """A feature file's tokens; fit for the model, where one is given."""
+    def tokens(
+        self,
+        path: Path,
+        title: str,
+        model: SlideModel | None = None,
+        site: str | None = None,
+    ) -> Tokens:
+        """A feature file's tokens, of a slide of a site; fit for the model, if any."""
         kind = FailureKind.FEATURES
         try:
             # In the stored precision, by which a model knows its training slides.
@@ -85,7 +92,7 @@ class LoadedModels:
                 model.refuse_unlike(replace(tokens.facts, name=title), tokens.dim)
         except InputError as error:
             raise RequestError(Failed(kind, str(error))) from error
-        return tokens
+        return of_site(tokens, site)
 
     def clear(self) -> None:
         """Let go of all that takes memory."""

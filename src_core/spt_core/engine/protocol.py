@@ -44,6 +44,8 @@ class Analyse:
         or the bundled one without a model.
     l0_from
         Level-0 (x, y) to begin at; None covers the whole slide evenly.
+    site
+        Where the slide is from, for models whose tokens are standardised per site.
     """
 
     slide: Path
@@ -57,6 +59,7 @@ class Analyse:
     stain: str | None = None
     l0_from: tuple[float, float] | None = None
     class_map: bool = True
+    site: str | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class AskWithout:
     model: Path
     l0_polygons: tuple[NDArray[np.float64], ...]
     device: str | None = None
+    site: str | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,7 @@ class CheckFaithfulness:
     model: Path
     device: str | None = None
     class_name: str | None = None
+    site: str | None = None
 
 
 @dataclass(frozen=True)

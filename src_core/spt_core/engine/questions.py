@@ -56,7 +56,7 @@ def ask_without(request: AskWithout, loaded: LoadedModels) -> Work:
     """The prediction with and without the patches in some polygons."""
     yield Working(Step.LOADING_MODEL)
     model = loaded.model(request.model, request.device)
-    tokens = loaded.tokens(request.features, title_of(request), model)
+    tokens = loaded.tokens(request.features, title_of(request), model, request.site)
     removed = np.zeros(len(tokens), bool)
     for l0_polygon in request.l0_polygons:
         if len(l0_polygon) >= 3:
@@ -73,7 +73,7 @@ def check_faithfulness(request: CheckFaithfulness, loaded: LoadedModels) -> Work
     """Whether what the model attends to is what it decides by."""
     yield Working(Step.LOADING_MODEL)
     model = loaded.model(request.model, request.device)
-    tokens = loaded.tokens(request.features, title_of(request), model)
+    tokens = loaded.tokens(request.features, title_of(request), model, request.site)
     work = faithfulness(model, tokens, class_name=request.class_name)
     with closing(work):
         while True:

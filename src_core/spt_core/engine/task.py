@@ -27,6 +27,7 @@ class Task:
     settings: EncodeSettings
     entry: Entry
     maps_classes: bool
+    site: str | None = None
 
     def tissue(self) -> Tissue:
         """Where the tissue is, as it was kept or as it is found now."""
@@ -91,7 +92,7 @@ def task_of(request: Analyse, loaded: LoadedModels, slide: Slide) -> Task:
     }
     entry = entry_for(request.features, identity)
     maps_classes = request.class_map and model is not None and bool(model.classes)
-    return Task(slide, model, encoder, settings, entry, maps_classes)
+    return Task(slide, model, encoder, settings, entry, maps_classes, request.site)
 
 
 def _refuse_unlike(model: SlideModel | None, encoder: PatchEncoder) -> None:

@@ -88,7 +88,7 @@ def window_embeddings(
     rng = np.random.default_rng([seed, 17])
     rows = [thinned(one, settings.limit, rng) for one in members]
     lengths = np.array([len(one) for one in rows], int)
-    x = torch.from_numpy(tokens.x)
+    x = torch.from_numpy(model.prepared(tokens).x)
     p = torch.from_numpy(tokens.p)
     # Windows of one length need neither padding nor a mask, and most have the limit.
     for length in np.unique(lengths)[::-1]:

@@ -13,6 +13,7 @@ from spt_core.insight.predicting import predict
 from spt_core.insight.results import MARGIN, Faithfulness, WhatIf
 from spt_core.insight.wording import prediction_sentence
 from spt_core.learning.model_file import SlideModel
+from spt_core.learning.standardising import TokenScale
 from spt_core.tokens import Tokens
 
 REMOVED = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
@@ -48,7 +49,8 @@ def faithfulness(
         tokens = tokens.take(
             np.linspace(0, count - 1, MOST_PATCHES).round().astype(int)
         )
-    whole = predict(model, tokens)
+    scale = model.scale_for(tokens)  # of the whole: removing patches moves no other
+    whole = predict(model, tokens, scale=scale)
     if whole.probabilities is None:
         raise NoClassError(f"There is no class to follow. {prediction_sentence(whole)}")
     if class_name is None:
@@ -67,7 +69,7 @@ def faithfulness(
         for col, share in enumerate(REMOVED):
             gone = min(round(share * n), n - 1)
             left = tokens.take(np.sort(order[gone:])) if gone else tokens
-            shares = whole.probabilities if gone == 0 else _shares(model, left)
+            shares = whole.probabilities if gone == 0 else _shares(model, left, scale)
             curves[row, col] = shares[which]  # type: ignore[index]
             done = row * len(REMOVED) + col + 1
             yield Progress(done, curves.size, message="removing patches")
@@ -90,10 +92,11 @@ def what_if(
     margin: float = MARGIN,
 ) -> WhatIf:
     """The prediction without the patches that are True in ``without`` (n,)."""
-    before = predict(model, tokens, margin=margin)
+    scale = model.scale_for(tokens)
+    before = predict(model, tokens, margin=margin, scale=scale)
     left = tokens.take(np.flatnonzero(~without))
     # The rest is predicted as a slide of its own, not as the beginning of one.
-    after = predict(model, left, margin=margin)
+    after = predict(model, left, margin=margin, scale=scale)
     after = replace(after, total=len(left), calibrated=False)  # a part of the slide
     return WhatIf(before, after, int(np.count_nonzero(without)))
 
@@ -113,5 +116,7 @@ def patches_within(
     return inside
 
 
-def _shares(model: SlideModel, tokens: Tokens) -> NDArray[np.float64] | None:
-    return predict(model, tokens, always_named=True).probabilities
+def _shares(
+    model: SlideModel, tokens: Tokens, scale: TokenScale | None
+) -> NDArray[np.float64] | None:
+    return predict(model, tokens, always_named=True, scale=scale).probabilities

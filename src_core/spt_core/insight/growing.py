@@ -15,7 +15,7 @@ import numpy as np
 
 from spt_core.devices import choose_device
 from spt_core.errors import InputError
-from spt_core.insight.predicting import MARGIN, Patient, predict, read_for
+from spt_core.insight.predicting import MARGIN, Patient, of_site, predict, read_for
 from spt_core.insight.results import Prediction
 from spt_core.learning.model_file import SlideModel
 from spt_core.patches import (
@@ -85,6 +85,7 @@ def predict_slide(
     l0_from: tuple[float, float] | None = None,
     margin: float = MARGIN,
     patient: Patient | None = None,
+    site: str | None = None,
 ) -> Generator[Any, None, Prediction]:
     """Encode a slide and predict all the while.
 
@@ -96,6 +97,8 @@ def predict_slide(
     ----------
     features
         The folder that keeps the slide's features.
+    site
+        Where the slide is from, for models whose tokens are standardised per site.
 
     Returns
     -------
@@ -113,13 +116,13 @@ def predict_slide(
                     result = stop.value
                     break
                 if isinstance(event, Grown):
-                    tokens, total = event.tokens, event.total
+                    tokens, total = of_site(event.tokens, site), event.total
                     yield predict(model, tokens, total=total, **ask)  # type: ignore[arg-type]
                 else:
                     yield event
     except NoTissueError:
         return predict(model, no_tokens(model, path))
-    tokens = read_for(model, result.path)
+    tokens = read_for(model, result.path, site=site)
     return predict(model, tokens, **ask)  # type: ignore[arg-type]
 
 

@@ -5,7 +5,7 @@ heatmap's prediction is the evaluation's.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,9 @@ from spt_core.insight.results import (
     RemarkKind,
     Verdict,
 )
+from spt_core.learning.model_card import SITE, SLIDE
 from spt_core.learning.model_file import SlideModel
+from spt_core.learning.standardising import TokenScale
 from spt_core.learning.statistics import EMBEDDING, MEAN_TOKEN, QUANTILES, distance
 from spt_core.tokens import Tokens, read_tokens
 
@@ -41,15 +43,31 @@ class Patient:
 
 
 def read_for(
-    model: SlideModel, path: str | Path, *, dtype: type | None = None
+    model: SlideModel,
+    path: str | Path,
+    *,
+    dtype: type | None = None,
+    site: str | None = None,
 ) -> Tokens:
     """Read a feature file that fits a model, in the stored precision.
 
     What the file does not state (encoder, pixel size) is taken to be the model's.
+
+    Parameters
+    ----------
+    site
+        Where the slide is from, for models whose tokens are standardised per site.
     """
     tokens = read_tokens(path, dtype=dtype)
     model.refuse_unlike(tokens.facts, tokens.dim)
-    return tokens
+    return of_site(tokens, site)
+
+
+def of_site(tokens: Tokens, site: str | None) -> Tokens:
+    """The same tokens, of which it is known where the slide is from."""
+    if site is None:
+        return tokens
+    return replace(tokens, facts=replace(tokens.facts, site=site))
 
 
 @torch.no_grad()
@@ -61,8 +79,11 @@ def predict(
     margin: float = MARGIN,
     patient: Patient | None = None,
     always_named: bool = False,
+    scale: TokenScale | None = None,
 ) -> Prediction:
-    """The model's answer for a slide's tokens.
+    """The model's answer for a slide's tokens, which are as they are stored.
+
+    A slide whose site the model has no statistics of is unlike those it learned from.
 
     Parameters
     ----------
@@ -72,6 +93,8 @@ def predict(
         The least distance between the two likeliest classes for an answer.
     always_named
         Give probabilities even where a demonstration would name no class.
+    scale
+        By which the whole slide is standardised, where ``tokens`` are a part of it.
     """
     model.refuse_unlike(tokens.facts, tokens.dim)
     n = len(tokens)
@@ -79,17 +102,20 @@ def predict(
     trained_on, remarks = _known(model, fingerprint, patient)
     if n == 0:
         return _empty(model, tokens, total or 0, fingerprint)
-    x, p = torch.from_numpy(tokens.x), torch.from_numpy(tokens.p)
+    prepared = model.prepared(tokens, scale)
+    x, p = torch.from_numpy(prepared.x), torch.from_numpy(prepared.p)
     device = device_of(model)
     attended = model.encoder.attend(copy_to(x, device), copy_to(p, device))
     h, attention = attended
-    likeness, doubts = _likeness(model, tokens, h)
-    remarks += doubts + _unknown(model, tokens)
+    likeness, doubts = _likeness(model, prepared, h)
+    site_is_known = model.standardiser.knows(tokens.facts.site)
+    remarks += doubts + _unknown(model, tokens) + _standardised(model, tokens)
     shares = None
-    alike = likeness is not None and not likeness.is_unlike
+    alike = likeness is not None and not likeness.is_unlike and site_is_known
     if model.classes and (always_named or alike or not is_demonstration(model)):
         shares = probabilities(model, h[None])[0]
-    verdict, answer = _decide(model.classes, shares, likeness, margin)
+    is_unlike = not site_is_known or (likeness is not None and likeness.is_unlike)
+    verdict, answer = _decide(model.classes, shares, is_unlike, margin)
     if attended.groups > 1:
         remarks.append(Remark(RemarkKind.IN_GROUPS, attended.groups))
     return Prediction(
@@ -176,6 +202,21 @@ def _unknown(model: SlideModel, tokens: Tokens) -> list[Remark]:
     ]
 
 
+def _standardised(model: SlideModel, tokens: Tokens) -> list[Remark]:
+    """By what the tokens were standardised, where they were."""
+    site = tokens.facts.site
+    kind = model.standardiser.kind
+    if kind == SLIDE:
+        return [Remark(RemarkKind.STANDARDISED_BY_SLIDE)]
+    if kind != SITE:
+        return []
+    if model.standardiser.knows(site):
+        return [Remark(RemarkKind.STANDARDISED_BY_SITE, site)]
+    if site is None:
+        return [Remark(RemarkKind.SITE_NOT_NAMED)]
+    return [Remark(RemarkKind.SITE_UNKNOWN, site)]
+
+
 def _likeness(
     model: SlideModel, tokens: Tokens, h: torch.Tensor
 ) -> tuple[Likeness | None, list[Remark]]:
@@ -217,10 +258,10 @@ def _limit(which: str, quantiles: torch.Tensor, *, strict: bool = False) -> floa
 def _decide(
     classes: list[str],
     shares: NDArray[np.float64] | None,
-    likeness: Likeness | None,
+    is_unlike: bool,
     margin: float,
 ) -> tuple[Verdict, str | None]:
-    if likeness is not None and likeness.is_unlike:
+    if is_unlike:
         return Verdict.UNLIKE, None
     if shares is None:
         return Verdict.NO_CLASSES, None

@@ -39,6 +39,10 @@ class RemarkKind(StrEnum):
     FEW_TRAINING_SLIDES = "few training slides"  # value: how many
     FEW_PATCHES = "few patches"  # value: how many
     IN_GROUPS = "attended in groups"  # value: how many
+    STANDARDISED_BY_SITE = "standardised by its site"  # value: the site
+    STANDARDISED_BY_SLIDE = "standardised by itself"
+    SITE_NOT_NAMED = "site not named"
+    SITE_UNKNOWN = "site without statistics"  # value: the site
 
 
 @dataclass(frozen=True)

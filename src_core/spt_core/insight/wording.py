@@ -106,6 +106,21 @@ def remark_sentence(remark: Remark) -> str:
             )
         case RemarkKind.IN_GROUPS:
             return f"Attended in {value} evenly interleaved groups."
+        case RemarkKind.STANDARDISED_BY_SITE:
+            return f"Standardised as a slide of the site {value}."
+        case RemarkKind.STANDARDISED_BY_SLIDE:
+            return "Standardised by its own patches."
+        case RemarkKind.SITE_NOT_NAMED:
+            return (
+                "The model standardises slides per site, and this one's is not named "
+                "(--site): it is standardised by its own patches alone."
+            )
+        case RemarkKind.SITE_UNKNOWN:
+            return (
+                f"The model has no statistics of the site {value}: the slide is "
+                "standardised by its own patches alone. 'spt add-site' adds a site "
+                "from a handful of its slides."
+            )
 
 
 def faithfulness_sentence(check: Faithfulness) -> str:

@@ -1,14 +1,17 @@
 """From slides to padded tensors: which views make a step, and their rows read."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from spt_core.devices import ready_to_copy
+from spt_core.errors import InputError
 from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.cohort import Cohort
+from spt_core.learning.settings import site_batches
 from spt_core.learning.views import Rows, ViewSettings, batch_views, view_generator
 from spt_core.training.batch import (
     ViewBatch,
@@ -28,6 +31,8 @@ class SlidePlan:
         Slides in a step, all processes together.
     rank, world
         Which part of each batch is this process's.
+    by_site
+        Whether each batch is of slides of one site; batches then differ in size.
     """
 
     cohort: Cohort
@@ -38,6 +43,7 @@ class SlidePlan:
     chunk: int = 64
     rank: int = 0
     world: int = 1
+    by_site: bool = False
 
     @property
     def views(self) -> int:
@@ -45,11 +51,41 @@ class SlidePlan:
 
     @property
     def steps_per_epoch(self) -> int:
+        if self.by_site:
+            return len(self._of_sites)
         return steps_per_epoch(len(self.cohort), self.batch)
+
+    @cached_property
+    def _sites(self) -> NDArray[np.int64]:
+        return self.cohort.site_numbers()
+
+    @cached_property
+    def _of_sites(self) -> list[tuple[int, int]]:
+        """The batches of an epoch: site, and slides that all processes can share."""
+        whole = site_batches(np.bincount(self._sites).tolist(), self.batch)
+        if min(size for _, size in whole) < self.world:
+            raise InputError(
+                f"The slides of the smallest site cannot be shared by {self.world} "
+                "processes. Start fewer, or leave --site-batches out."
+            )
+        return [(site, size // self.world * self.world) for site, size in whole]
 
     def slides(self, step: int) -> NDArray[np.int64]:
         """Numbers of the slides of a whole batch."""
+        if self.by_site:
+            return self._of_one_site(step)
         return shuffled_items(len(self.cohort), self.batch, step, self.seed)
+
+    def _of_one_site(self, step: int) -> NDArray[np.int64]:
+        """Of an epoch's batches, in an order drawn for it, the one of this step."""
+        epoch, within = divmod(step, self.steps_per_epoch)
+        rng = np.random.default_rng([self.seed, epoch])
+        slides = rng.permutation(len(self.cohort))
+        turn = int(rng.permutation(len(self._of_sites))[within])
+        site, size = self._of_sites[turn]
+        first = next(i for i, one in enumerate(self._of_sites) if one[0] == site)
+        start = (turn - first) * size
+        return slides[self._sites[slides] == site][start : start + size]
 
     def make(self, step: int) -> ViewBatch:
         """This process's part of the batch of one step."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.errors import InputError
+from spt_core.learning.standardising import TokenScale
 from spt_core.tokens import Labels, TokenFacts, layout, read_index
 from spt_core.tokens.rows import RowSource
 
@@ -33,6 +34,8 @@ class CohortSlide:
     p : (n, 2) int32 grid (row, col)
     x : (n, d) or None
         The features, when the cohort holds them in memory.
+    scale
+        By which they are standardised as they are read; None leaves them.
     """
 
     name: str
@@ -44,18 +47,32 @@ class CohortSlide:
     patient: str | None = None
     site: str | None = None
     split: str | None = None
+    scale: TokenScale | None = None
 
     def __len__(self) -> int:
         return len(self.p)
 
     def read(self, rows: NDArray[np.integer], out: NDArray[np.floating]) -> None:
-        """Write the features of some tokens to ``out`` (len(rows), d)."""
+        """Write some tokens, as a model takes them, to ``out`` (len(rows), d)."""
+        if self.scale is None:
+            self.read_stored(rows, out)
+            return
+        x = np.empty(out.shape, self.source.dtype)
+        self.read_stored(rows, x)
+        out[:] = self.scale(x)
+
+    def read_stored(self, rows: NDArray[np.integer], out: NDArray[np.floating]) -> None:
+        """The same as they are in the file."""
         if self.x is not None:
             out[:] = self.x[rows]
         else:
             self.source.read(rows, out)
 
     def tokens(self) -> NDArray[np.floating]:
+        """All tokens (n, d) as a model takes them."""
+        return self.stored() if self.scale is None else self.scale(self.stored())
+
+    def stored(self) -> NDArray[np.floating]:
         """All features (n, d), in the stored precision."""
         return self.source.read_all() if self.x is None else self.x
 
@@ -65,7 +82,7 @@ class CohortSlide:
             return self.facts.slide_fingerprint
         ends = np.unique([0, len(self) - 1])
         rows = np.empty((len(ends), self.source.shape[1]), self.source.dtype)
-        self.read(ends, rows)
+        self.read_stored(ends, rows)
         digest = hashlib.sha256(np.ascontiguousarray(self.p, np.int32).tobytes())
         digest.update(rows.tobytes())
         return f"tokens:{digest.hexdigest()}"
@@ -101,6 +118,8 @@ class Cohort:
     @cached_property
     def dtype(self) -> np.dtype:
         """Of a batch: half precision only if every file is, never double."""
+        if any(slide.scale is not None for slide in self.slides):
+            return np.dtype(np.float32)  # what standardising gives
         found = np.result_type(*{slide.source.dtype for slide in self.slides})
         return found if found.itemsize <= 4 else np.dtype(np.float32)
 
@@ -120,6 +139,12 @@ class Cohort:
             self,
             slides=[self.slides[index] for index in chosen],
             augmented=tuple(one.subset(chosen) for one in self.augmented),
+        )
+
+    def from_site(self, site: str) -> "Cohort":
+        """The same, where slides whose site is not known are of this one."""
+        return replace(
+            self, slides=[replace(s, site=s.site or site) for s in self.slides]
         )
 
     def with_augmented(self, others: Iterable["Cohort"]) -> "Cohort":
@@ -143,6 +168,12 @@ class Cohort:
         return np.array(
             [number[s.label] if s.label else -1 for s in self.slides], np.int64
         )
+
+    def site_numbers(self) -> NDArray[np.int64]:
+        """For each slide the number of its site, -1 where it is not known."""
+        names = sorted({slide.site for slide in self.slides if slide.site})
+        number = {name: index for index, name in enumerate(names)}
+        return np.array([number.get(s.site or "", -1) for s in self.slides], np.int64)
 
     def patients(self) -> list[str]:
         """For each slide its patient, or itself where none is given."""

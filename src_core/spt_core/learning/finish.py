@@ -108,7 +108,8 @@ def bare_model(task: "SlideTrainingTask", step: int) -> SlideModel:
     classifier = None
     if isinstance(task.objective, Classify):
         classifier = deepcopy(task.objective.classifier)
-    return SlideModel(task.encoder, _card(task, step), classifier)
+    model = SlideModel(task.encoder, _card(task, step), classifier)
+    return model.standardised_by(task.standardiser)
 
 
 def as_chosen(task: "SlideTrainingTask", model: SlideModel) -> SlideModel:
@@ -139,13 +140,14 @@ def finished_model(
     if fits_head:
         head = fit_linear_head(h, part.class_numbers(), part.patients())
         model.classifier = head.to(device)
-    model.statistics = training_statistics(part, h, task.settings.seed)
+    model.statistics |= training_statistics(part, h, task.settings.seed)
     seen = task.monitor.validate(model.encoder, device, task.steps)
     model.encoder.train(was_training)
     metrics = replace(
         model.card.metrics,
         knn=seen.knn,
         knn_held_out=task.monitor.held_out,
+        site_knn=seen.site_knn,
         spread=seen.spread,
         effective_rank=seen.effective_rank,
     )

@@ -150,6 +150,8 @@ class Metrics:
         Mean class accuracy of nearest neighbours.
     knn_held_out
         Whether those were slides that it did not learn from.
+    site_knn
+        The same of the slides' sites: how well the scanner can be told.
     spread, effective_rank
         See :class:`spt_core.training.signals.Validation`.
     """
@@ -157,8 +159,63 @@ class Metrics:
     step: int | None = None
     knn: float | None = None
     knn_held_out: bool = False
+    site_knn: float | None = None
     spread: float | None = None
     effective_rank: float | None = None
+
+
+# How tokens are standardised.
+SITE, SLIDE, NONE = "site", "slide", "none"
+
+
+@dataclass(frozen=True)
+class SiteFacts:
+    """A site whose statistics the model file holds.
+
+    Attributes
+    ----------
+    slides, tokens
+        From how many of each they were measured.
+    added
+        Whether the site was added later; else it was trained on.
+    """
+
+    name: str
+    slides: int
+    tokens: int
+    added: bool = False
+
+
+@dataclass(frozen=True)
+class Standardising:
+    """How tokens are standardised before the model sees them.
+
+    Attributes
+    ----------
+    kind
+        ``SITE``: by the mean and spread of all tokens of the slide's site; ``SLIDE``:
+        of the slide itself; ``NONE``: not at all, as in files that do not say.
+    sites
+        The sites whose statistics the file holds, in their order.
+    sites_from
+        How the training slides' sites were known: by their ``labels``, or ``found``
+        among the slides' mean tokens.
+    """
+
+    kind: str = NONE
+    sites: tuple[SiteFacts, ...] = ()
+    sites_from: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in (SITE, SLIDE, NONE):
+            raise InputError(
+                f"tokens standardised by {self.kind!r} are unknown to this version of "
+                "napari-spt: update napari-spt to use the file."
+            )
+
+    @property
+    def site_names(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.sites)
 
 
 @dataclass(frozen=True)
@@ -234,6 +291,8 @@ class ModelCard:
         How views were made in training; the paper's where the file does not say.
     metrics
         What was seen of it in training.
+    standardising
+        What is done to tokens first.
     calibration
         What temperature scaling does, where that was measured.
     judged_on
@@ -262,6 +321,7 @@ class ModelCard:
     objective: str | None = None
     views: ViewSettings = THE_PAPERS
     metrics: Metrics = field(default_factory=Metrics)
+    standardising: Standardising = field(default_factory=Standardising)
     calibration: Calibration | None = None
     judged_on: JudgedOn | None = None
     demonstration: bool = False

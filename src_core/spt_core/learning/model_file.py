@@ -25,10 +25,18 @@ from spt_core.learning.model_card import (
     model_metadata,
     read_model_card,
 )
-from spt_core.tokens import TokenFacts
+from spt_core.learning.standardising import (
+    SITE_MEAN,
+    SITE_STD,
+    Standardiser,
+    TokenScale,
+    standardiser_from,
+)
+from spt_core.tokens import TokenFacts, Tokens
 
 # What the names of a file's tensors begin with.
 ENCODER, CLASSIFIER, STATISTICS = "encoder", "class", "statistics"
+_OF_SITES = (SITE_MEAN, SITE_STD)
 
 
 @dataclass(eq=False)
@@ -45,6 +53,8 @@ class SlideModel:
         From h to class scores, where the model has classes.
     statistics
         Of the training tokens and embeddings; see :mod:`spt_core.learning.statistics`.
+        Those of sites are of tokens as they are stored, the others of standardised ones
+        (:mod:`spt_core.learning.standardising`).
     """
 
     encoder: Aggregator
@@ -61,6 +71,41 @@ class SlideModel:
     def facts(self) -> TokenFacts:
         """The facts of tokens that the model takes."""
         return self.card.tokens.facts
+
+    @property
+    def standardiser(self) -> Standardiser:
+        """What is done to tokens before the encoder sees them."""
+        arrays = {
+            name: self.statistics[name].float().cpu().numpy()
+            for name in _OF_SITES
+            if name in self.statistics
+        }
+        return standardiser_from(self.card.standardising, arrays)
+
+    def standardised_by(self, standardiser: Standardiser) -> "SlideModel":
+        """The same model with other statistics of sites."""
+        arrays = standardiser.arrays()
+        statistics = {n: t for n, t in self.statistics.items() if n not in _OF_SITES}
+        statistics |= {n: torch.from_numpy(array) for n, array in arrays.items()}
+        card = replace(self.card, standardising=standardiser.card)
+        return replace(self, card=card, statistics=statistics)
+
+    def scale_for(self, tokens: Tokens) -> TokenScale | None:
+        """By which a slide's tokens are standardised; None leaves them as they are."""
+        return self.standardiser.scale_for(tokens.facts.site, tokens.x)
+
+    def prepared(self, tokens: Tokens, scale: TokenScale | None = None) -> Tokens:
+        """Tokens as the encoder takes them, as in training.
+
+        All that puts tokens into the encoder calls this, once.
+
+        Parameters
+        ----------
+        scale
+            Of the whole slide, where ``tokens`` are a part of it.
+        """
+        scale = scale or self.scale_for(tokens)
+        return tokens if scale is None else replace(tokens, x=scale(tokens.x))
 
     def logits(self, h: Tensor) -> Tensor:
         """Class scores (..., classes) of embeddings (..., dim)."""

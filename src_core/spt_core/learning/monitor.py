@@ -24,6 +24,9 @@ class SlideMonitor:
     vote, where labels.csv has both; otherwise each is asked in turn and its patient's
     slides do not vote. Slides of the split ``test`` are not looked at: the best model
     is chosen by what is seen here.
+
+    The sites are asked for in the same way, each slide in its turn: where they are
+    told better than the classes, the scanner is what was learned.
     """
 
     def __init__(self, cohort: Cohort, seed: int) -> None:
@@ -47,6 +50,10 @@ class SlideMonitor:
         self.has_labels = bool(
             self.asked.any() and len(np.unique(self.y[self.voters])) > 1
         )
+        self.sites = cohort.site_numbers()[self.chosen]
+        known = patients[self.sites >= 0]
+        self.same_patient = known[:, None] == known[None, :]
+        self.has_sites = len(np.unique(self.sites[self.sites >= 0])) > 1
 
     def validate(
         self,
@@ -68,10 +75,19 @@ class SlideMonitor:
                 forbidden=self.forbidden,
             )
             knn = mean_class_accuracy(self.y[self.asked], shares.argmax(axis=1))
+        site_knn = self._site_knn(h) if self.has_sites else None
         loss = None
         if self.has_labels and self.held_out and classifier is not None:
             loss = _class_mean_loss(classifier, h[self.asked], self.y[self.asked])
-        return Validation(step, spread(h), effective_rank(h), knn, loss)
+        return Validation(step, spread(h), effective_rank(h), knn, loss, site_knn)
+
+    def _site_knn(self, h: NDArray[np.float32]) -> float:
+        known = self.sites >= 0
+        h, sites = h[known], self.sites[known]
+        shares = knn_probabilities(
+            h, sites, h, int(sites.max()) + 1, forbidden=self.same_patient
+        )
+        return mean_class_accuracy(sites, shares.argmax(axis=1))
 
 
 @torch.no_grad()

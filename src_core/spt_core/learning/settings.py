@@ -1,6 +1,6 @@
 """What a training run was asked to do; plain data, so that a window can fill it in."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import ceil
 from pathlib import Path
@@ -10,6 +10,7 @@ import yaml
 
 from spt_core.errors import InputError
 from spt_core.hints import Device, Hint, check
+from spt_core.learning.model_card import NONE, SITE, SLIDE
 from spt_core.learning.views import ViewSettings
 from spt_core.tokens.labels import PatientSource
 from spt_core.training.config_file import read_config
@@ -35,7 +36,22 @@ WITH_CLASSES = ("clam", "dsmil")
 # On cohorts of 36 to 120 slides SimCLR needed 300 to 900 steps; a cohort that fits one
 # batch takes only one step per epoch. Labels teach sooner.
 LEAST_STEPS, LEAST_STEPS_WITH_LABELS = 1000, 500
+# How slides' sites are known.
+LABELS, FOUND = "labels", "found"
 MODELS = ("paper", "paper-2", "paper-4", "paper-8", "small", *BASELINES)
+
+
+def site_batches(counts: Sequence[int], batch: int) -> list[tuple[int, int]]:
+    """The batches of an epoch where each is of one site: (site number, slides).
+
+    A site with more slides than a batch has several, of one size; what is left over is
+    other in each epoch.
+    """
+    found = []
+    for site, count in enumerate(counts):
+        parts = max(1, min(-(-count // batch), count // 2))
+        found += [(site, count // parts)] * parts
+    return found
 
 
 def needs_classifier(model: str) -> str:
@@ -142,6 +158,39 @@ class TrainSettings:
             metavar="M",
         ),
     ] = 0.99
+    standardise: Annotated[
+        str | None,
+        Hint(
+            "measure tokens from the mean of their site or slide, in its spread, so "
+            "that the scanner is not what is learned",
+            choices=(SITE, SLIDE, NONE),
+            choice_labels=("Per site", "Per slide", "No"),
+            automatic="site where the labels have a column 'site', else none",
+        ),
+    ] = None
+    sites: Annotated[
+        str | None,
+        Hint(
+            "where sites are from: found groups slides by their mean tokens, and shows "
+            "the groups first",
+            choices=(LABELS, FOUND),
+            automatic="the labels' column 'site'",
+            advanced=True,
+        ),
+    ] = None
+    site_batches: Annotated[
+        bool, Hint("draw each batch from slides of one site", advanced=True)
+    ] = False
+    negatives: Annotated[
+        str,
+        Hint(
+            "in SimCLR, which other slides to keep apart: all, or those of the same "
+            "site; never those of the same patient",
+            choices=("all", SITE),
+            choice_labels=("All", "Of the same site"),
+            advanced=True,
+        ),
+    ] = "all"
     views: ViewSettings = field(default_factory=ViewSettings)
     epochs: Annotated[
         int | None,
@@ -216,19 +265,42 @@ class TrainSettings:
             conflicts.append(needs_classifier(self.model))
         if self.objective != "classify" and self.views.views < 2:
             conflicts.append(f"{self.objective} needs two views or more.")
+        if self.negatives == SITE and self.objective != "simclr":
+            conflicts.append(f"{self.objective} has no negatives; only simclr has.")
+        if self.sites != FOUND and not self.labels and self.by_site:
+            conflicts.append(
+                "Sites are in the labels' column 'site': give a labels.csv, or find "
+                "them with --sites found."
+            )
         check(self, *conflicts)
+
+    @property
+    def by_site(self) -> bool:
+        """Whether a slide's site decides in which batch it is, or against whom."""
+        return self.site_batches or self.negatives == SITE
 
     @property
     def supervised(self) -> bool:
         return self.objective in SUPERVISED
 
-    def resolved(self, slides: int, *, on_cpu: bool) -> "TrainSettings":
-        """The same with every None decided, for a cohort of so many slides."""
+    def resolved(
+        self, slides: int, *, on_cpu: bool, site_counts: Sequence[int] = ()
+    ) -> "TrainSettings":
+        """The same with every None decided, for a cohort of so many slides.
+
+        Parameters
+        ----------
+        site_counts
+            Slides of each site, where batches are drawn within one.
+        """
         # Few labelled slides: smaller batches, or 100 epochs would be 100 steps.
         usual = {"classify": min(32, slides // 4), "supcon": min(256, slides // 4)}
         batch = self.batch_size or max(usual.get(self.objective, 256), 8)
         batch = min(batch, slides)
-        epochs = self.epochs or self._epochs(max(1, slides // batch))
+        per_epoch = max(1, slides // batch)
+        if self.site_batches and site_counts:
+            per_epoch = len(site_batches(site_counts, batch))
+        epochs = self.epochs or self._epochs(per_epoch)
         views = self.views
         if self.objective == "classify":
             views = replace(views, views=1)

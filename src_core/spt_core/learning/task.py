@@ -17,11 +17,13 @@ from spt_core.learning.finish import (
     build_for,
     earlier_stages,
 )
+from spt_core.learning.model_card import SITE
 from spt_core.learning.model_file import save_model
 from spt_core.learning.monitor import SlideMonitor
 from spt_core.learning.settings import BASELINES, TrainSettings
+from spt_core.learning.standardising import Standardiser
 from spt_core.training.batch import BatchPlan, ViewBatch
-from spt_core.training.objectives import Classify
+from spt_core.training.objectives import Classify, SimCLR
 from spt_core.training.processes import Processes
 from spt_core.training.run_folder import RunFolder
 from spt_core.training.signals import Validation
@@ -54,6 +56,8 @@ class SlideTrainingTask:
         All slides, those to validate on included.
     learned_from
         Those to learn from; ``self.cohort`` is these.
+    standardiser
+        By which their tokens are standardised, for the model file.
     """
 
     items = "slides"
@@ -66,12 +70,15 @@ class SlideTrainingTask:
         device: torch.device,
         processes: Processes,
         run: RunFolder,
+        standardiser: Standardiser | None = None,
     ) -> None:
+        self.standardiser = standardiser or Standardiser()
         self.settings, self.cohort, self.run = settings, learned_from, run
         self.device, self.processes = device, processes
         self.classes = cohort.classes if settings.supervised else []
         torch.manual_seed(settings.seed)
         encoder, objective = build_for(settings, learned_from)
+        objective.varies = settings.by_site
         # Only the first process writes: cards, and the key of the patients.
         self.earlier = earlier_stages(settings, run) if processes.first else ()
         self.encoder, self.objective = encoder.to(device), objective.to(device)
@@ -94,12 +101,16 @@ class SlideTrainingTask:
             chunk=self._chunk(),
             rank=processes.rank,
             world=processes.world,
+            by_site=settings.site_batches,
         )
         self.steps = int(settings.epochs or 1) * self.plan.steps_per_epoch
         self.labels: torch.Tensor | None = None
         if self.objective.needs_labels:
             numbers = learned_from.class_numbers()
             self.labels = torch.from_numpy(numbers).to(device)
+        elif isinstance(self.objective, SimCLR):
+            self.labels = _kept_apart(settings, learned_from)
+            self.labels = None if self.labels is None else self.labels.to(device)
         self.monitor = SlideMonitor(cohort, settings.seed)
         self.chosen_by = _chosen_by(settings, self.monitor)
 
@@ -122,6 +133,8 @@ class SlideTrainingTask:
         if self.settings.supervised:
             labels = [*self.classes, *map(str, self.cohort.class_numbers())]
             lines += [f"{label}\n" for label in labels]
+        if self.standardiser.kind == SITE or self.settings.by_site:
+            lines += [f"{slide.site}\n" for slide in self.cohort]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     @property
@@ -176,6 +189,22 @@ class SlideTrainingTask:
             f"These slides hold NaN or infinity: {', '.join(bad[:10])}. Encode them "
             "again."
         )
+
+
+def _kept_apart(settings: TrainSettings, cohort: Cohort) -> torch.Tensor | None:
+    """For each slide the numbers of its patient and its site, (slides, 2).
+
+    What SimCLR is told: slides of one patient are no negatives, and with
+    ``--negatives site`` only slides of one site are. None where all are.
+    """
+    number: dict[str, int] = {}
+    patients = [number.setdefault(name, len(number)) for name in cohort.patients()]
+    sites = cohort.site_numbers()
+    if settings.negatives != SITE:
+        if len(number) == len(cohort):
+            return None
+        sites = np.zeros_like(sites)
+    return torch.from_numpy(np.stack([np.array(patients), sites], axis=1))
 
 
 def _chosen_by(settings: TrainSettings, monitor: SlideMonitor) -> str:

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from spt_core.devices import choose_device, useful_threads
 from spt_core.errors import InputError
 from spt_core.events import Note
@@ -12,7 +14,13 @@ from spt_core.learning.bags import with_whole_bags
 from spt_core.learning.cohort import Cohort, open_cohort
 from spt_core.learning.finish import as_chosen, bare_model, finished_model
 from spt_core.learning.model_file import load_model, save_model
-from spt_core.learning.settings import TrainSettings
+from spt_core.learning.settings import FOUND, TrainSettings
+from spt_core.learning.sites import (
+    settle_sites,
+    site_table,
+    site_wins,
+    with_found_sites,
+)
 from spt_core.learning.task import (
     BY_LOSS,
     BY_VALIDATION,
@@ -71,8 +79,23 @@ def train(
             cohort = _open(settings)
         for remark in cohort.remarks:
             yield Note(remark)
+        cohort = with_found_sites(cohort, settings)
+        if settings.sites == FOUND:
+            yield Note(
+                f"Sites found among the slides' mean tokens:\n{site_table(cohort)}"
+            )
         learned_from = _training_part(cohort, settings)
-        settings = settings.resolved(len(learned_from), on_cpu=device.type == "cpu")
+        start = load_model(settings.init).standardiser if settings.init else None
+        settled = settle_sites(settings, cohort, learned_from, start, resumed=resume)
+        settings = settled.settings
+        cohort, learned_from = settled.cohort, settled.learned_from
+        for note in settled.notes:
+            yield Note(note)
+        settings = settings.resolved(
+            len(learned_from),
+            on_cpu=device.type == "cpu",
+            site_counts=np.bincount(learned_from.site_numbers() + 1)[1:].tolist(),
+        )
         if int(settings.batch_size or 1) < processes.world:
             raise InputError(
                 f"A batch of {settings.batch_size} slides cannot be shared by "
@@ -85,7 +108,13 @@ def train(
             if processes.first:
                 folder.begin(settings)
         task = SlideTrainingTask(
-            settings, cohort, learned_from, device, processes, folder
+            settings,
+            cohort,
+            learned_from,
+            device,
+            processes,
+            folder,
+            settled.standardiser,
         )
         run = TrainingRun(task, settings, folder)
         if end_early is not None:
@@ -157,6 +186,9 @@ def _finish(task: SlideTrainingTask, run: TrainingRun) -> Events:
         save_model(folder.best, finished)
         metrics = asdict(finished.card.metrics)
         folder.draw_curve()
+        said = site_wins(finished.card.metrics, task.settings)
+        if said:
+            yield Note(said)
     run.processes.wait()
     return TrainResult(
         folder.path,

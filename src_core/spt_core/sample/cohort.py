@@ -14,7 +14,7 @@ from spt_core.files import written_whole
 from spt_core.sample.layout import SlideSpec, plan
 from spt_core.sample.slide_file import painters, write_slide
 from spt_core.sample.stain import Site, batch_of, make_site
-from spt_core.sample.tissue import TUMOURS
+from spt_core.sample.tissue import MINORITY, TUMOUR_SHARES, TUMOURS
 from spt_core.sample.truth import write_truth
 
 SITES = 5
@@ -53,13 +53,23 @@ def make_sites(count: int, seed: int) -> list[Site]:
     ]
 
 
-def make_cases(slides: int, size: int, seed: int, sites: int = SITES) -> list[Case]:
+def make_cases(
+    slides: int,
+    size: int,
+    seed: int,
+    sites: int = SITES,
+    tumour: str = MINORITY,
+) -> list[Case]:
     """Assign patients to tumours and sites, so that neither predicts the other."""
     check_size(size)
     if slides < 1:
         raise InputError("A cohort has at least one slide: choose 1 or more.")
     if not 1 <= sites <= 26:
         raise InputError(f"{sites} sites cannot be made: choose 1 to 26 of them.")
+    if tumour not in TUMOUR_SHARES:
+        raise InputError(
+            f"Tumour is the {' or '.join(TUMOUR_SHARES)} of the tissue, not {tumour!r}."
+        )
     rng = np.random.default_rng((seed, 12))
     places = make_sites(sites, seed)
     kinds = list(TUMOURS)
@@ -95,6 +105,7 @@ def make_cases(slides: int, size: int, seed: int, sites: int = SITES) -> list[Ca
             kind=kind,
             site=batch_of(places[where], np.random.default_rng((own, 13))),
             seed=own,
+            tumour=tumour,
         )
         cases.append(
             Case(
@@ -124,16 +135,18 @@ def write_sample_cohort(
     size: int = SIZE,
     seed: int = 0,
     sites: int = SITES,
+    tumour: str = MINORITY,
     workers: int | None = None,
 ) -> Generator[Progress, None, list[Path]]:
     """Write a cohort into ``folder``: slides, truth masks and ``labels.csv``.
 
     Yields progress in megapixels and returns the slides' paths. ``labels.csv`` comes
     last, so that a folder which has one is complete. The same seed gives the same
-    bytes, whatever ``workers`` (processes; None: one per core) is.
+    bytes, whatever ``workers`` (processes; None: one per core) is. ``tumour`` says
+    whether it is the minority or the majority of the tissue.
     """
     folder = Path(folder)
-    cases = make_cases(slides, size, seed, sites)
+    cases = make_cases(slides, size, seed, sites, tumour)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: choose a folder for the cohort.")
     known = folder / "labels.csv"

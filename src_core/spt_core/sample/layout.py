@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from spt_core.sample.marks import Marks, draw_marks
 from spt_core.sample.noise import Floats, fractal
 from spt_core.sample.stain import Site
-from spt_core.sample.tissue import TUMOURS, TissueClass
+from spt_core.sample.tissue import MINORITY, TUMOUR_SHARES, TUMOURS, TissueClass
 
 SCALE = 32  # slide pixels per pixel of the plan and of the truth mask
 
@@ -23,6 +23,7 @@ class SlideSpec:
     site: Site
     seed: int
     marks: bool = True  # folds, bubbles, pen and dust
+    tumour: str = MINORITY  # how much of the tissue it is: a key of TUMOUR_SHARES
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def plan(spec: SlideSpec) -> Layout:
     classes = np.where(
         tissue, np.uint8(TissueClass.STROMA), np.uint8(TissueClass.GLASS)
     )
-    _fill(classes, tissue, TUMOURS[spec.kind], rng)
+    _fill(classes, tissue, TUMOURS[spec.kind], TUMOUR_SHARES[spec.tumour], rng)
     marks = draw_marks(spec.width, spec.height, np.random.default_rng((spec.seed, 2)))
     return Layout(
         classes=classes,
@@ -127,6 +128,7 @@ def _fill(
     classes: NDArray[np.uint8],
     tissue: NDArray[np.bool_],
     tumour: TissueClass,
+    tumour_shares: tuple[float, float],
     rng: np.random.Generator,
 ) -> None:
     """Give parts of the tissue to the other classes.
@@ -138,7 +140,7 @@ def _fill(
     side = min(shape)
     total = int(tissue.sum())
     deep = fractal(shape, rng, max(side / 7, 14), 4, 0.45)
-    tumour_share = rng.uniform(0.07, 0.16)
+    tumour_share = rng.uniform(*tumour_shares)
     rest = rng.dirichlet([3.6, 1.1, 0.5, 0.22, 0.4, 1.0]) * (1 - tumour_share)
     share = dict(
         zip(

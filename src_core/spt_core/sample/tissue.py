@@ -29,6 +29,12 @@ TUMOURS = {
 }
 
 
+# How much of a slide's tissue is tumour, from and to: a small part of it, as in a first
+# biopsy, or most, as in resected specimens and most public cohorts.
+MINORITY, MAJORITY = "minority", "majority"
+TUMOUR_SHARES = {MINORITY: (0.07, 0.16), MAJORITY: (0.55, 0.80)}
+
+
 @dataclass(frozen=True)
 class Description:
     """How a class is named and coloured in the truth mask."""

@@ -14,7 +14,9 @@ from spt_core._version import __version__
 from spt_core.errors import InputError
 from spt_core.insight.results import pseudonym
 from spt_core.learning.cohort import Cohort, open_cohort
+from spt_core.learning.model_card import SITE, SLIDE
 from spt_core.learning.settings import TrainSettings
+from spt_core.learning.sites import usual_kind
 from spt_core.studies.benchmark_methods import (
     ABLATED,
     ABLATIONS,
@@ -102,6 +104,11 @@ class Bench:
         """For each slide the number of its site, -1 where it is not known."""
         number = {name: index for index, name in enumerate(self.sites)}
         return np.array([number.get(slide.site or "", -1) for slide in self.cohort])
+
+    @cached_property
+    def standardise(self) -> str:
+        """How tokens are standardised: the same for every method and fold."""
+        return self.settings.standardise or usual_kind(self.cohort, [])
 
     def division(self, cell: Cell) -> Division:
         return next(
@@ -206,6 +213,9 @@ class Bench:
             init=settings.init if method.from_init else None,
             region_weights=settings.hipt_weights if cell.method == "hipt" else None,
             views=views,
+            # A model that is there goes on as it was trained.
+            standardise=None if method.from_init else self.standardise,
+            site_batches=settings.site_batches,
             steps=settings.steps,
             batch_size=settings.batch_size,
             learning_rate=settings.learning_rate,
@@ -271,7 +281,22 @@ def open_bench(settings: BenchmarkSettings) -> Bench:
     remarks = [*divisions.remarks, *_remarks(cohort, settings)]
     if settings.init and any(one.from_init for one in settings.all_methods()):
         remarks += _of_start(cohort, settings.init)
+    remarks += _standardising(cohort, settings)
     return Bench(settings, cohorts, divisions, tuple(remarks), tuple(notes))
+
+
+def _standardising(cohort: Cohort, settings: BenchmarkSettings) -> list[str]:
+    notes: list[str] = []
+    kind = settings.standardise or usual_kind(cohort, notes)
+    if kind == SITE:
+        return [
+            "Tokens are standardised per site, for every method: by the slides that "
+            "are learned from in a fold, and where those have none of a site, by that "
+            "site's own slides without their labels."
+        ]
+    if kind == SLIDE:
+        return ["Tokens are standardised per slide, for every method."]
+    return notes
 
 
 def _divisions(

@@ -12,6 +12,7 @@ from spt_core.studies.bench import Bench
 from spt_core.studies.bench_rows import Results, runs_of
 from spt_core.studies.benchmark_positions import position_similarity
 from spt_core.studies.benchmark_result import AttentionExample, SlideMap
+from spt_core.studies.cell_work import seen_by
 from spt_core.studies.cells import Cell
 from spt_core.studies.methods import KNN
 
@@ -70,8 +71,9 @@ def attention_examples(
     cell = _shown_model(bench, results)
     if cell is None:
         return []
-    encoder = load_model(bench.folder.model(cell)).encoder
-    cohort, result = bench.cohorts[cell.features], results[cell]
+    model = load_model(bench.folder.model(cell))
+    encoder, result = model.encoder, results[cell]
+    cohort = seen_by(model, bench.cohorts[cell.features])
     y = cohort.class_numbers()[bench.labelled]
     by_class = [
         [int(row) for row in result.asked if y[row] == number]

@@ -9,6 +9,7 @@ import yaml
 
 from spt_core.errors import InputError
 from spt_core.hints import Device, Hint, check
+from spt_core.learning.model_card import NONE, SITE, SLIDE
 from spt_core.learning.views import ViewSettings
 from spt_core.patches.scheduler import TlsCa, TlsCert, TlsFiles, TlsKey
 from spt_core.studies.benchmark_methods import ABLATIONS, METHODS, Method
@@ -102,6 +103,18 @@ class BenchmarkSettings:
             automatic="paper with a GPU, small without",
         ),
     ] = None
+    standardise: Annotated[
+        str | None,
+        Hint(
+            "measure tokens from the mean of their site or slide, in its spread, for "
+            "every method",
+            choices=(SITE, SLIDE, NONE),
+            automatic="site where the labels have a column 'site', else none",
+        ),
+    ] = None
+    site_batches: Annotated[bool, Hint("draw each batch from slides of one site")] = (
+        False
+    )
     views: ViewSettings = field(default_factory=ViewSettings)
     steps: Annotated[
         int | None,

@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 from spt_core.devices import choose_device
 from spt_core.errors import InputError
 from spt_core.events import Progress
+from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.aggregators import build_encoder
 from spt_core.learning.cohort import Cohort, open_cohort
 from spt_core.learning.model_file import SlideModel, load_model, save_model
 from spt_core.learning.monitor import embed_slide
 from spt_core.learning.settings import TrainSettings
+from spt_core.learning.sites import settle_sites
+from spt_core.learning.standardising import Standardiser, standardised
 from spt_core.learning.training import DivergedError, TrainResult, resume, train
 from spt_core.studies.bench import Bench, method_of
 from spt_core.studies.cells import Cell, CellResult
@@ -57,14 +60,18 @@ def do_cell(bench: Bench, cell: Cell) -> Events:
     facts: dict[str, Any] = {}
     if method.learns:
         model = yield from _trained(bench, cell, y, facts)
-    elif method.model is None:
-        model = _untrained(bench, cell, cohort)
     else:
-        model = pooling_model(method.model, cohort)
+        by_itself = method.model or "mean"
+        model = pooling_model(by_itself, cohort)
+        if method.model is None:
+            model = replace(model, encoder=_untrained(bench, cell, cohort))
+        model = model.standardised_by(_of_training(bench, cell, y))
     facts["train_seconds"] = time.perf_counter() - began
+    facts["standardised"] = model.card.standardising.kind
     began = time.perf_counter()
+    rows = bench.labelled
     device = choose_device(bench.settings.device)
-    h = yield from _embeddings(model.to(device), cohort, bench.labelled, device)
+    h = yield from _embeddings(model.to(device), seen_by(model, cohort), rows, device)
     facts["embed_seconds"] = time.perf_counter() - began
     began = time.perf_counter()
     classes = len(cohort.classes)
@@ -182,12 +189,27 @@ def _learned_from(
     return replace(part, slides=slides, remarks=())
 
 
-def _untrained(bench: Bench, cell: Cell, cohort: Cohort) -> SlideModel:
+def _untrained(bench: Bench, cell: Cell, cohort: Cohort) -> Aggregator:
     settings = bench.train_settings(cell)
     torch.manual_seed(cell.seed)
     encoder = build_encoder(str(settings.model), cohort.dim, **settings.architecture)
-    model = pooling_model("mean", cohort)
-    return replace(model, encoder=encoder.eval())
+    return encoder.eval()
+
+
+def _of_training(bench: Bench, cell: Cell, y: NDArray[np.int64]) -> Standardiser:
+    """How a method that learns nothing has its tokens standardised: as the others."""
+    part = _learned_from(bench, cell, y, with_labels=False)
+    settings = bench.train_settings(cell)
+    return settle_sites(settings, part, part).standardiser
+
+
+def seen_by(model: SlideModel, cohort: Cohort) -> Cohort:
+    """A cohort as a model of one fold takes it.
+
+    Statistics are of the slides it learned from; those of other sites are of their own
+    slides, without labels.
+    """
+    return standardised(cohort, model.standardiser.with_sites_of(cohort))
 
 
 def _embeddings(

@@ -21,6 +21,7 @@ from spt_core.insight.results import pseudonym
 from spt_core.learning.aggregators import build_encoder
 from spt_core.learning.cohort import Cohort, feature_files
 from spt_core.learning.model_card import (
+    SITE,
     Architecture,
     ModelCard,
     TokenKind,
@@ -61,6 +62,33 @@ class EmbeddedSlides:
     pseudonyms: list[str]
 
 
+def knowing_sites(model: SlideModel, cohort: Cohort) -> tuple[SlideModel, list[str]]:
+    """The model with the sites of a cohort that it lacks, and what to say of that.
+
+    Their statistics are of the cohort's own slides, whose labels are not looked at.
+    """
+    before = model.standardiser
+    if before.kind != SITE:
+        return model, []
+    after = before.with_sites_of(cohort)
+    new = after.card.sites[len(before.card.sites) :]
+    remarks = []
+    if new:
+        counts = ", ".join(f"{one.name} {one.slides}" for one in new)
+        remarks.append(
+            "The model has no statistics of these sites, so that theirs are of the "
+            f"slides here, without labels (slides of each: {counts})."
+        )
+    lacking = sum(not slide.site for slide in cohort)
+    if lacking:
+        remarks.append(
+            f"The model standardises tokens per site, and {lacking} slides have none: "
+            "each is standardised by its own patches alone. Give a column 'site', or "
+            "--site."
+        )
+    return model.standardised_by(after), remarks
+
+
 def embed_slides(
     model: SlideModel, cohort: Cohort, features: str | Path
 ) -> Generator[Progress, None, EmbeddedSlides]:
@@ -71,7 +99,7 @@ def embed_slides(
     scores: dict[str, list] = {name: [] for name in EMBEDDINGS}
     pseudonyms = []
     for done, slide in enumerate(cohort, start=1):
-        tokens = read_for(model, paths[slide.name])
+        tokens = read_for(model, paths[slide.name], site=slide.site)
         prediction = predict(model, tokens, always_named=True)
         h["whole"].append(prediction.embedding)
         h["windows"].append(mean_window_embedding(model, tokens))

@@ -18,7 +18,12 @@ from spt_core.events import Note
 from spt_core.insight.calibration import fit_temperature
 from spt_core.learning.cohort import Cohort, open_cohort
 from spt_core.learning.model_file import SlideModel
-from spt_core.studies.embeddings import EmbeddedSlides, embed_slides, pooling_model
+from spt_core.studies.embeddings import (
+    EmbeddedSlides,
+    embed_slides,
+    knowing_sites,
+    pooling_model,
+)
 from spt_core.studies.encoder_leakage import encoder_remarks, find_encoder
 from spt_core.studies.folds import Parts, given_split, patient_folds
 from spt_core.studies.methods import (
@@ -103,6 +108,7 @@ def evaluate(
     keys: Sequence[bytes | None] = (),
     encoder: str | Path | None = None,
     ignore_split: bool = False,
+    site: str | None = None,
     include_slide_names: bool = False,
 ) -> Generator[Any, None, Evaluation]:
     """Evaluate a model on the labelled slides of a folder.
@@ -124,10 +130,14 @@ def evaluate(
         is known by its name: slides that it was trained on are remarked.
     ignore_split
         Ask all slides in folds, whatever the labels say of splits.
+    site
+        Where the slides are from whose site the labels do not state.
     """
     if folds < 2 or repeats < 1:
         raise InputError("An evaluation needs 2 folds or more, and 1 repeat or more.")
     cohort = open_cohort(features, labels)
+    if site is not None:
+        cohort = cohort.from_site(site)
     names = [slide.name for slide in cohort]
     # These name slides and patients: for whoever runs this, not for the report.
     for remark in (*cohort.remarks, *check_labels(labels, names, supervised=True)):
@@ -147,6 +157,9 @@ def evaluate(
     encoder_card, encoder_key = find_encoder(cohort, encoder)
     if encoder_card is not None:
         remarks += encoder_remarks(encoder_card, cohort, encoder_key)
+    knowing = [knowing_sites(one, cohort) for one in models]
+    models = [one for one, _ in knowing]
+    remarks += dict.fromkeys(said for _, all_said in knowing for said in all_said)
     for remark in remarks:
         yield Note(remark)
     embedded = []

@@ -28,6 +28,8 @@ class TokenFacts:
     off_lattice
         The patches fit no single grid, so ``Tokens.p`` is the nearest cell and two
         patches may share one.
+    site
+        Where the slide was stained and scanned, as whoever reads the tokens says.
     assumed
         Names of the facts that were guessed from a folder's name, a magnification or
         the coordinates, because the file does not state them.
@@ -50,6 +52,7 @@ class TokenFacts:
     g_origin: tuple[int, int] = (0, 0)
     off_lattice: bool = False
     spt_version: str | None = None
+    site: str | None = None
     assumed: tuple[str, ...] = ()
 
     def differences(self, other: "TokenFacts") -> dict[str, tuple[object, object]]:

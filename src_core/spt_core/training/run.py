@@ -232,6 +232,8 @@ class TrainingRun:
                     "gradient_norm": means["gradient_norm"],
                     f"{self.task.items}_per_second": round(per_second, 2),
                     "knn": seen.knn if seen else None,
+                    "site_knn": seen.site_knn if seen else None,
+                    "knn_gap": seen.knn_gap if seen else None,
                     "validation_loss": seen.loss if seen else None,
                     "spread": seen.spread if seen else None,
                     "effective_rank": seen.effective_rank if seen else None,

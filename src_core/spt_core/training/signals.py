@@ -23,6 +23,9 @@ class Validation:
     loss
         Of the classifier that is trained, on slides held out: cross-entropy, the mean
         over classes.
+    site_knn
+        Mean accuracy of nearest neighbours for the site, where slides of two sites or
+        more are known: how well the scanner can be told.
     """
 
     step: int
@@ -30,6 +33,14 @@ class Validation:
     effective_rank: float
     knn: float | None = None
     loss: float | None = None
+    site_knn: float | None = None
+
+    @property
+    def knn_gap(self) -> float | None:
+        """By how much the class is told better than the site."""
+        if self.knn is None or self.site_knn is None:
+            return None
+        return self.knn - self.site_knn
 
 
 def spread(h: NDArray[np.floating]) -> float:

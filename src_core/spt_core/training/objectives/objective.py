@@ -16,6 +16,9 @@ class Objective(nn.Module, ABC):
     """
 
     needs_labels = False
+    # Whether batches, or those an item is compared with, differ in number from step to
+    # step: the level of chance is then not known.
+    varies = False
 
     @abstractmethod
     def forward(

@@ -4,7 +4,9 @@ NT-Xent (Chen et al. 2020), z of unit length, for views i and j of one item:
 
     L_ij = -log( exp(z_i.z_j / t) / sum_{a != i} exp(z_i.z_a / t) )
 
-averaged over all views; with more than two views, over each one's positives.
+averaged over all views; with more than two views, over each one's positives. Views a of
+items that are no negatives of one another (slides of one patient, or of different
+sites where only those of one site are compared) are left out of the sum.
 """
 
 from math import log
@@ -17,9 +19,31 @@ from spt_core.training.objectives.objective import Objective
 from spt_core.training.objectives.supcon import contrastive_loss
 
 
-def nt_xent(z: Tensor, temperature: float) -> Tensor:
-    """NT-Xent of z (views, batch, k): every item is a class of its own."""
-    return contrastive_loss(z, torch.arange(z.shape[1], device=z.device), temperature)
+def nt_xent(z: Tensor, temperature: float, unrelated: Tensor | None = None) -> Tensor:
+    """NT-Xent of z (views, batch, k): every item is a class of its own.
+
+    Parameters
+    ----------
+    unrelated : (batch, batch)
+        True where two items are no negatives of one another.
+    """
+    each = torch.arange(z.shape[1], device=z.device)
+    return contrastive_loss(z, each, temperature, unrelated)
+
+
+def no_negatives(groups: Tensor) -> Tensor:
+    """Which items are no negatives of one another, (batch, batch).
+
+    Parameters
+    ----------
+    groups : (batch, 2)
+        Each item's group whose members are no negatives (its patient), and the one
+        whose members alone are (its site).
+    """
+    patient, site = groups[:, 0], groups[:, 1]
+    related = (patient[:, None] != patient[None, :]) & (site[:, None] == site[None, :])
+    itself = torch.eye(len(groups), dtype=torch.bool, device=groups.device)
+    return ~(related | itself)
 
 
 class SimCLR(Objective):
@@ -36,7 +60,12 @@ class SimCLR(Objective):
         self, h: Tensor, *, labels: Tensor | None = None, h_target: Tensor | None = None
     ) -> dict[str, Tensor]:
         z = self.head(h.flatten(0, 1)).unflatten(0, h.shape[:2])
-        return {"loss": nt_xent(z, self.temperature)}
+        # Class numbers, (batch,), say nothing of who is compared.
+        grouped = labels is not None and labels.ndim == 2
+        unrelated = no_negatives(labels) if grouped else None  # type: ignore[arg-type]
+        return {"loss": nt_xent(z, self.temperature, unrelated)}
 
     def chance_level(self, batch: int, views: int) -> float | None:
-        return log(views * batch - 1) if views * batch > 2 else None
+        if self.varies or views * batch <= 2:
+            return None
+        return log(views * batch - 1)

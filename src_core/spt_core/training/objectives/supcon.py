@@ -18,19 +18,26 @@ from spt_core.training.heads import PROJECTED, projection_head
 from spt_core.training.objectives.objective import Objective
 
 
-def contrastive_loss(z: Tensor, labels: Tensor, temperature: float) -> Tensor:
+def contrastive_loss(
+    z: Tensor, labels: Tensor, temperature: float, unrelated: Tensor | None = None
+) -> Tensor:
     """The mean of L_i over all views of all items.
 
     Parameters
     ----------
     z : (views, batch, k), of any length
     labels : (batch,)
+    unrelated : (batch, batch)
+        True where two items are neither positive nor negative to each other: they are
+        left out of the sum.
     """
     views, batch, _ = z.shape
     z = F.normalize(z.flatten(0, 1).float(), dim=-1)  # (views * batch, k)
     similarity = z @ z.T / temperature
     itself = torch.eye(views * batch, dtype=torch.bool, device=z.device)
     similarity = similarity.masked_fill(itself, -torch.inf)
+    if unrelated is not None:
+        similarity = similarity.masked_fill(unrelated.repeat(views, views), -torch.inf)
     log_odds = similarity - similarity.logsumexp(dim=1, keepdim=True)
     labels = labels.repeat(views)
     positive = (labels[:, None] == labels[None, :]) & ~itself
@@ -58,4 +65,6 @@ class SupCon(Objective):
         return {"loss": contrastive_loss(z, labels, self.temperature)}
 
     def chance_level(self, batch: int, views: int) -> float | None:
-        return log(views * batch - 1) if views * batch > 2 else None
+        if self.varies or views * batch <= 2:
+            return None
+        return log(views * batch - 1)

@@ -1,0 +1,409 @@
+"""A scanner's trace: taken out of the tokens, alike wherever a model meets them."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from spt_core.errors import InputError
+from spt_core.insight.class_map import class_map
+from spt_core.insight.faithfulness import what_if
+from spt_core.insight.predicting import predict, read_for
+from spt_core.insight.results import RemarkKind, Verdict
+from spt_core.insight.wording import prediction_sentence
+from spt_core.learning.batches import SlidePlan
+from spt_core.learning.cohort import open_cohort
+from spt_core.learning.finding_sites import find_sites
+from spt_core.learning.model_card import read_model_card
+from spt_core.learning.model_file import load_model
+from spt_core.learning.monitor import embed_slide
+from spt_core.learning.sites import settle_sites, site_wins
+from spt_core.learning.standardising import fit_standardiser, own_scale, standardised
+from spt_core.learning.training import resume, train
+from spt_core.learning.views import THE_PAPERS
+from spt_core.tokens import TokenFacts, Tokens, read_labels, write_tokens
+from spt_core.training.objectives.simclr import no_negatives, nt_xent
+from tests.core.learning.runs import assert_bitwise, stop_after, tiny
+from tests.events import run_through
+
+DIM, SIDE, SITES = 16, 12, 3
+CPU = torch.device("cpu")
+
+
+def finish(events):
+    """What is returned in the end."""
+    return run_through(events)[1]
+
+
+def write_site_cohort(folder, slides=24, *, seed=0, sites=SITES, trace=6.0, first=0):
+    """Two classes by what tokens are among them, and a constant per site on all."""
+    rng = np.random.default_rng(seed)
+    marks = trace * rng.normal(size=(sites, DIM))
+    lines = ["slide,label,patient,site"]
+    for number in range(slides):
+        kind, site = number % 2, number // 2 % sites
+        x = rng.normal(size=(SIDE * SIDE, DIM))
+        x[rng.random(len(x)) < 0.5, kind] += 5.0
+        p = np.stack(np.divmod(np.arange(len(x)), SIDE), axis=1)
+        name = f"slide{seed}-{number:02d}"
+        facts = TokenFacts(encoder="made-up", mpp=0.5, patch_size=256,
+                           l0_patch_xy=(256, 256))  # fmt: skip
+        tokens = Tokens(
+            (x + marks[site]).astype(np.float32), p, p[:, ::-1] * 256, facts
+        )
+        write_tokens(folder / "features" / f"{name}.h5", tokens)
+        place = f"site-{'abcdef'[first + site]}"
+        lines.append(
+            f"{name},{'ab'[kind]},person{seed}-{kind}{site}{number // 12},{place}"
+        )
+    (folder / "labels.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site_cohort(tmp_path_factory):
+    return write_site_cohort(tmp_path_factory.mktemp("sites"))
+
+
+def opened(folder):
+    return open_cohort(folder / "features", read_labels(folder / "labels.csv"))
+
+
+def run_of(folder, out, **changes):
+    views = replace(THE_PAPERS, crop_area=(36, 100), max_tokens=64)
+    return tiny(
+        folder, out, **{"epochs": 20, "batch_size": 24, "views": views, **changes}
+    )
+
+
+@pytest.fixture(scope="module")
+def by_default(site_cohort, tmp_path_factory):
+    return finish(train(run_of(site_cohort, tmp_path_factory.mktemp("runs") / "by")))
+
+
+@pytest.fixture(scope="module")
+def classified(site_cohort, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "classified"
+    settings = run_of(site_cohort, out, objective="classify", batch_size=8)
+    return finish(train(replace(settings, learning_rate=3e-3, epochs=12)))
+
+
+def test_a_planted_signature_no_longer_decides(site_cohort, by_default, tmp_path):
+    plain = finish(train(run_of(site_cohort, tmp_path / "run", standardise="none")))
+    assert plain.metrics["site_knn"] > 0.95
+    assert by_default.metrics["site_knn"] < 0.6  # chance is a third
+    assert by_default.metrics["knn"] > plain.metrics["knn"]
+    assert by_default.metrics["knn"] > 0.9
+    card = read_model_card(by_default.best).standardising
+    assert card.kind == "site"
+    assert card.site_names == ("site-a", "site-b", "site-c")
+    assert [one.slides for one in card.sites] == [8, 8, 8]
+    assert read_model_card(plain.best).standardising.kind == "none"
+
+
+def test_statistics_are_those_of_all_tokens_of_a_site(site_cohort, by_default):
+    cohort = opened(site_cohort)
+    found = load_model(by_default.best).standardiser.scales
+    for site, scale in found.items():
+        x = np.concatenate([s.stored() for s in cohort if s.site == site])
+        np.testing.assert_allclose(scale.mean, x.mean(0), atol=1e-4)
+        np.testing.assert_allclose(scale.std, x.std(0), rtol=1e-4)
+
+
+def test_alike_in_training_prediction_and_maps(site_cohort, classified):
+    """Bitwise the tokens, and bitwise the embedding of the whole slide."""
+    model = load_model(classified.last)
+    cohort = standardised(opened(site_cohort), model.standardiser)
+    for number in (0, 5):
+        slide = cohort[number]
+        path = site_cohort / "features" / f"{slide.name}.h5"
+        tokens = read_for(model, path, site=slide.site)
+        rows = np.array([7, 3, 90])
+        x = np.empty((3, DIM), np.float32)
+        slide.read(rows, x)
+        np.testing.assert_array_equal(model.prepared(tokens).x[rows], x)
+        np.testing.assert_array_equal(model.prepared(tokens).x, slide.tokens())
+        trained = embed_slide(model.encoder, slide, CPU)
+        asked = predict(model, tokens)
+        np.testing.assert_array_equal(asked.embedding, trained)
+        # The reference does by hand what the model file states.
+        scale = model.standardiser.scales[slide.site]
+        by_hand = (slide.stored() - scale.mean) / scale.std
+        places = torch.from_numpy(slide.p)
+        h, attention = model.encoder.attend(torch.from_numpy(by_hand), places)
+        np.testing.assert_array_equal(asked.embedding, h.detach().numpy())
+        np.testing.assert_array_equal(asked.attention, attention.detach().numpy())
+        plain = replace(tokens, x=by_hand)
+        bare = load_model(classified.last).standardised_by(fit_none())
+        one, other = (
+            finish(class_map(m, t)) for m, t in ((model, tokens), (bare, plain))
+        )
+        np.testing.assert_array_equal(one.probabilities, other.probabilities)
+        some = np.arange(len(tokens)) < 20
+        one, other = what_if(model, tokens, some), what_if(bare, plain, some)
+        np.testing.assert_array_equal(one.after.embedding, other.after.embedding)
+
+
+def fit_none():
+    from spt_core.learning.standardising import Standardiser
+
+    return Standardiser()
+
+
+def test_removed_patches_move_no_others_where_a_slide_measures_itself(
+    site_cohort, tmp_path
+):
+    changes = {"objective": "classify", "batch_size": 8, "epochs": 1}
+    run = run_of(site_cohort, tmp_path / "run", standardise="slide", **changes)
+    model = load_model(finish(train(run)).last)
+    path = next((site_cohort / "features").glob("*.h5"))
+    tokens = read_for(model, path)
+    scaled = own_scale(tokens.x)(tokens.x)
+    np.testing.assert_allclose(scaled.mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(scaled.std(0), 1, atol=1e-4)
+    np.testing.assert_array_equal(model.prepared(tokens).x, scaled)
+    some = np.arange(len(tokens)) < 40
+    h, _ = model.encoder.attend(
+        torch.from_numpy(scaled[40:]), torch.from_numpy(tokens.p[40:])
+    )
+    after = what_if(model, tokens, some).after
+    np.testing.assert_array_equal(after.embedding, h.detach().numpy())
+    kinds = [one.kind for one in predict(model, tokens).remarks]
+    assert RemarkKind.STANDARDISED_BY_SLIDE in kinds
+
+
+def test_a_slide_of_an_unknown_site_is_said_to_be_one(site_cohort, classified):
+    model = load_model(classified.last)
+    path = sorted((site_cohort / "features").glob("*.h5"))[0]
+    known = predict(model, read_for(model, path, site="site-a"))
+    assert known.verdict in (Verdict.ANSWERED, Verdict.UNDECIDED)
+    assert "the site site-a" in prediction_sentence(known)
+    for site, kind in ((None, "SITE_NOT_NAMED"), ("elsewhere", "SITE_UNKNOWN")):
+        tokens = read_for(model, path, site=site)
+        asked = predict(model, tokens)
+        assert asked.verdict == Verdict.UNLIKE
+        assert asked.answer is None
+        assert RemarkKind[kind] in [one.kind for one in asked.remarks]
+        assert "Unlike" in prediction_sentence(asked)
+        # By itself, never by another site's statistics.
+        own = own_scale(tokens.x)(tokens.x)
+        np.testing.assert_array_equal(model.prepared(tokens).x, own)
+
+
+def test_sites_of_others_are_measured_by_their_own_slides(by_default, tmp_path):
+    others = opened(write_site_cohort(tmp_path, 12, seed=1, first=3))
+    model = load_model(by_default.best)
+    extended = model.standardiser.with_sites_of(others)
+    assert extended.card.site_names[:3] == model.card.standardising.site_names
+    assert set(extended.scales) == {f"site-{one}" for one in "abcdef"}
+    for slide in standardised(others, extended):
+        x = np.concatenate([s.stored() for s in others if s.site == slide.site])
+        want = (slide.stored() - x.mean(0)) / x.std(0)
+        np.testing.assert_allclose(slide.tokens(), want, atol=1e-3)
+
+
+def test_older_files_are_not_standardised(by_default, tmp_path):
+    """A card without the field, as files of before have it."""
+    from safetensors import safe_open
+
+    with safe_open(by_default.best, "pt") as file:
+        metadata = file.metadata()
+    (name,) = (key for key, text in metadata.items() if "standardising" in text)
+    record = json.loads(metadata[name])
+    del record["standardising"]
+    del record["metrics"]["site_knn"]
+    tensors = {n: t for n, t in load_file(by_default.best).items() if ".site_" not in n}
+    path = tmp_path / "older.safetensors"
+    save_file(tensors, path, {**metadata, name: json.dumps(record)})
+    model = load_model(path)
+    assert model.standardiser.kind == "none"
+    x = np.ones((2, DIM), np.float32)
+    tokens = Tokens(x, np.zeros((2, 2), int), np.zeros((2, 2), int))
+    assert model.prepared(tokens) is tokens
+
+
+def test_a_file_without_the_statistics_that_it_names_is_refused(by_default):
+    model = load_model(by_default.best)
+    del model.statistics["site_mean"]
+    with pytest.raises(InputError, match="damaged"):
+        _ = model.standardiser
+
+
+def test_a_resumed_run_is_the_same(site_cohort, tmp_path):
+    changes = {"epochs": 4, "batch_size": 6, "site_batches": True, "negatives": "site"}
+    whole = finish(train(run_of(site_cohort, tmp_path / "whole", **changes)))
+    settings = run_of(site_cohort, tmp_path / "parts", **changes)
+    stop_after(train(settings), 5)
+    parts = finish(resume(tmp_path / "parts"))
+    assert_bitwise(whole.last, parts.last)
+    one, other = load_file(whole.last), load_file(parts.last)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_runs_of_before_go_on_as_they_began(site_cohort, tmp_path):
+    settings = run_of(site_cohort, tmp_path / "run")
+    cohort = opened(site_cohort)
+    settled = settle_sites(settings, cohort, cohort, resumed=True)
+    assert settled.settings.standardise == "none"
+
+
+def without_sites(cohort, count):
+    slides = [
+        replace(slide, site=None) if number < count else slide
+        for number, slide in enumerate(cohort)
+    ]
+    return replace(cohort, slides=slides)
+
+
+def test_what_is_done_where_nobody_says(site_cohort, tmp_path):
+    settings = run_of(site_cohort, tmp_path)
+    cohort = opened(site_cohort)
+
+    def usual(slides, **changes):
+        found = settle_sites(replace(settings, **changes), slides, slides)
+        return found.settings.standardise, " ".join(found.notes)
+
+    assert usual(cohort)[0] == "site"
+    assert usual(without_sites(cohort, 24)) == ("none", "")
+    kind, said = usual(without_sites(cohort, 2))
+    assert kind == "none"
+    assert "2 slides have no site" in said
+    assert usual(cohort.subset(range(6)))[0] == "none"  # two slides of each
+    told = [replace(s, site=f"site-{s.label}") for s in cohort]
+    kind, said = usual(replace(cohort, slides=told))
+    assert kind == "none"
+    assert "one class alone" in said
+    with pytest.raises(InputError, match="2 of 24 slides have no site"):
+        usual(without_sites(cohort, 2), standardise="site")
+
+
+def test_a_model_that_goes_on_keeps_its_standardising(
+    site_cohort, by_default, tmp_path
+):
+    settings = run_of(
+        site_cohort, tmp_path / "run", init=str(by_default.best), epochs=1
+    )
+    result = finish(train(replace(settings, objective="classify", batch_size=8)))
+    before, after = (
+        load_model(one).standardiser for one in (by_default.best, result.last)
+    )
+    assert before.card.site_names == after.card.site_names
+    for name, scale in before.scales.items():
+        np.testing.assert_array_equal(after.scales[name].mean, scale.mean)
+    cohort = without_sites(opened(site_cohort), 24)
+    with pytest.raises(InputError, match="standardised per site"):
+        finish(train(replace(settings, out=str(tmp_path / "two")), cohort=cohort))
+
+
+def test_batches_of_one_site(site_cohort):
+    cohort = opened(site_cohort)
+    plan = SlidePlan(cohort, THE_PAPERS, 6, 0, CPU, by_site=True)
+    assert plan.steps_per_epoch == 6  # two of four slides, of each of three sites
+    for epoch in range(2):
+        steps = range(epoch * 6, epoch * 6 + 6)
+        drawn = [plan.slides(step) for step in steps]
+        assert all(len({cohort[int(i)].site for i in one}) == 1 for one in drawn)
+        assert sorted(np.concatenate(drawn).tolist()) == list(range(24))
+    assert not np.array_equal(plan.slides(0), plan.slides(6))
+
+
+def test_who_is_kept_apart():
+    patients, sites = [0, 0, 1, 2], [0, 0, 0, 1]
+    left_out = no_negatives(torch.tensor([patients, sites]).T)
+    for i in range(4):
+        for j in range(4):
+            negative = patients[i] != patients[j] and sites[i] == sites[j]
+            assert bool(left_out[i, j]) == (i != j and not negative)
+
+
+def test_the_loss_over_those_kept_apart():
+    """By a loop, with the formula of the paper and the sum over negatives alone."""
+    torch.manual_seed(0)
+    z = torch.randn(2, 4, 8, dtype=torch.float64)
+    groups = torch.tensor([[0, 0], [0, 0], [1, 0], [2, 1]])
+    unit = torch.nn.functional.normalize(z.flatten(0, 1).float(), dim=1)
+    item = [0, 1, 2, 3] * 2
+    total = 0.0
+    for i in range(8):
+        odds = {}
+        for a in range(8):
+            other = item[a] != item[i]
+            same_patient = groups[item[a], 0] == groups[item[i], 0]
+            same_site = groups[item[a], 1] == groups[item[i], 1]
+            if a != i and not (other and (same_patient or not same_site)):
+                odds[a] = float(torch.exp(unit[i] @ unit[a] / 0.5))
+        total -= np.log(odds[(i + 4) % 8] / sum(odds.values()))
+    found = nt_xent(z, 0.5, no_negatives(groups))
+    assert float(found) == pytest.approx(total / 8, rel=1e-5)
+
+
+def test_sites_are_found_by_the_slides_means(site_cohort, tmp_path):
+    cohort = opened(site_cohort)
+    found = find_sites(cohort)
+    pairs = {(slide.site, name) for slide, name in zip(cohort, found, strict=True)}
+    assert len(pairs) == SITES
+    assert set(found) == {"found-1", "found-2", "found-3"}
+    events = train(run_of(site_cohort, tmp_path / "run", sites="found", epochs=1))
+    said, result = [], None
+    while result is None:
+        try:
+            said.append(str(getattr(next(events), "message", "")))
+        except StopIteration as stop:
+            result = stop.value
+    table = next(i for i, one in enumerate(said) if "found-1" in one)
+    assert table < next(i for i, one in enumerate(said) if "steps" in one)
+    assert read_model_card(result.last).standardising.sites_from == "found"
+    rng = np.random.default_rng(0)
+    alike = [
+        replace(slide, x=rng.normal(size=slide.x.shape).astype("f4"))
+        for slide in cohort
+    ]
+    with pytest.raises(InputError, match="no clear groups"):
+        find_sites(replace(cohort, slides=alike))
+
+
+def test_the_site_is_watched(site_cohort, by_default, tmp_path):
+    rows = (by_default.run / "metrics.csv").read_text().splitlines()
+    columns = rows[0].split(",")
+    last = dict(zip(columns, rows[-1].split(","), strict=True))
+    gap = float(last["knn"]) - float(last["site_knn"])
+    assert float(last["knn_gap"]) == pytest.approx(gap)
+    metrics = read_model_card(by_default.last).metrics
+    assert metrics.site_knn == pytest.approx(float(last["site_knn"]))
+    settings = replace(run_of(site_cohort, tmp_path), standardise="none")
+    assert site_wins(metrics, settings) == ""
+    said = site_wins(replace(metrics, knn=0.4, site_knn=0.9), settings)
+    assert "--standardise site" in said
+    assert "0.900" in said
+    done = replace(settings, standardise="site", site_batches=True)
+    assert "--standardise" not in site_wins(replace(metrics, knn=0.1), done)
+
+
+def test_slides_of_other_sites_to_validate_on(site_cohort, tmp_path):
+    cohort = opened(site_cohort)
+    slides = [
+        replace(s, split="val" if s.site == "site-c" else "train") for s in cohort
+    ]
+    result = finish(
+        train(run_of(site_cohort, tmp_path / "run", epochs=1),
+              cohort=replace(cohort, slides=slides))
+    )  # fmt: skip
+    assert read_model_card(result.last).standardising.site_names == ("site-a", "site-b")
+
+
+def test_tokens_measured_by_hand(site_cohort):
+    cohort = opened(site_cohort)
+    by = fit_standardiser("site", cohort, "labels")
+    for slide in standardised(cohort, by):
+        x = np.empty((5, DIM))
+        slide.read(np.arange(5), x)
+        want = slide.stored()[:5] - by.scales[slide.site].mean
+        np.testing.assert_array_equal(x, want / by.scales[slide.site].std)
+        assert (
+            slide.fingerprint()
+            == next(one for one in cohort if one.name == slide.name).fingerprint()
+        )
