@@ -12,6 +12,8 @@ from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.sample import TUMOURS, write_sample_cohort
 from spt_core.sample.cohort import make_cases, make_sites
+from spt_core.sample.layout import plan
+from spt_core.sample.tissue import TissueClass
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +97,25 @@ def test_the_command_writes_a_cohort(tmp_path, capsys):
 def test_impossible_cohorts_are_refused(tmp_path, options):
     with pytest.raises(InputError, match="choose"):
         next(write_sample_cohort(tmp_path / "x", **options))
+
+
+def tumour_share(case):
+    classes = plan(case.spec).classes
+    tissue = classes != TissueClass.GLASS
+    return (classes == TUMOURS[case.label]).sum() / tissue.sum()
+
+
+def test_tumour_is_the_minority_or_the_majority_of_the_tissue():
+    few = make_cases(6, 4096, seed=2)
+    many = make_cases(6, 4096, seed=2, tumour="majority")
+    assert few == make_cases(6, 4096, seed=2, tumour="minority")
+    for one, other in zip(few, many, strict=True):
+        assert (one.label, one.patient, one.site) == (
+            other.label,
+            other.patient,
+            other.site,
+        )
+        assert 0.06 < tumour_share(one) < 0.17
+        assert 0.54 < tumour_share(other) < 0.81
+    with pytest.raises(InputError, match="minority or majority"):
+        make_cases(1, 4096, seed=0, tumour="all")

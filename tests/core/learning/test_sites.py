@@ -407,3 +407,50 @@ def test_tokens_measured_by_hand(site_cohort):
             slide.fingerprint()
             == next(one for one in cohort if one.name == slide.name).fingerprint()
         )
+
+
+def test_a_site_is_added_from_a_handful_of_its_slides(
+    site_cohort, classified, tmp_path, capsys
+):
+    from spt_core.cli import main
+
+    folder = write_site_cohort(tmp_path, 8, seed=1, sites=1, first=3)
+    files = sorted(map(str, (folder / "features").glob("*.h5")))
+    out, asked = tmp_path / "more.safetensors", tmp_path / "asked.json"
+    add = ["add-site", str(classified.last), "site-d"]
+    predict_it = ["predict", str(out), files[0], "--out", str(asked)]
+    assert main([*add, *files[:4], "--out", str(out)]) == 0
+    assert "4 sites" in capsys.readouterr().out
+    for options, verdict in (([], "unlike"), (["--site", "site-d"], None)):
+        assert main([*predict_it, *options]) == 0
+        (found,) = json.loads(asked.read_text())
+        assert (found["verdict"] == "unlike") == (verdict == "unlike")
+    assert "site-d" in found["sentence"]
+    model = load_model(out)
+    (site,) = (one for one in model.card.standardising.sites if one.added)
+    assert (site.name, site.slides) == ("site-d", 4)
+    x = np.concatenate([slide.stored() for slide in opened(folder)][:4])
+    scale = model.standardiser.scales["site-d"]
+    np.testing.assert_allclose(scale.mean, x.mean(0), atol=1e-4)
+    # Nothing else changes, and what is there is not written over unasked.
+    before, after = load_file(classified.last), load_file(out)
+    for name, tensor in before.items():
+        known = after[name] if ".site_" not in name else after[name][:SITES]
+        assert torch.equal(known, tensor), name
+    assert main(["add-site", str(out), "site-d", *files]) == 1
+    assert "already" in capsys.readouterr().err
+
+
+def test_an_evaluation_says_what_new_sites_were_measured_by(
+    site_cohort, classified, tmp_path
+):
+    from spt_core.studies.evaluation import evaluate
+
+    folder = write_site_cohort(tmp_path, 16, seed=2, sites=2, first=3)
+    labels = read_labels(folder / "labels.csv")
+    model = load_model(classified.last)
+    found = finish(evaluate(model, folder / "features", labels, folds=2))
+    (said,) = (one for one in found.remarks if "statistics" in one)
+    assert "site-d 8, site-e 8" in said
+    # The trace is another, and what the model learned holds all the same.
+    assert found.row("own classifier").values["accuracy"].mean > 0.8

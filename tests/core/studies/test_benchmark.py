@@ -29,6 +29,7 @@ from spt_core.studies.benchmark_methods import ABLATIONS, METHODS
 from spt_core.studies.benchmark_settings import BenchmarkSettings
 from spt_core.studies.cell_runners import CellEvent, run_cells
 from spt_core.studies.cells import Cell
+from spt_core.studies.embeddings import pooling_model
 from spt_core.studies.evaluation import evaluate
 from spt_core.tokens import read_labels
 from tests.core.studies.benchmarks import quick_settings, write_benchmark_cohort
@@ -296,12 +297,35 @@ def test_sites_are_left_out_whole(cohort, tmp_path):
 def test_a_scanner_that_is_learned_is_seen(tmp_path):
     """Sites as loud as this are what neighbours agree on."""
     folder = write_benchmark_cohort(tmp_path / "c", site_signal=6.0, signal=0.5)
-    found = finish(
-        benchmark(quick_settings(folder, tmp_path / "out", methods=("mean",)))
-    )
+    asked = quick_settings(folder, tmp_path / "out", methods=("mean",))
+    found = finish(benchmark(replace(asked, standardise="none")))
     row = row_of(found, "mean", "kNN")
     assert row.site_knn.mean > 0.95 > row.values["accuracy"].mean
     assert "site" in (tmp_path / "out/report/report.html").read_text()
+    # By default its trace is taken out, of pooling too, and the report says so.
+    usual = finish(benchmark(replace(asked, out=str(tmp_path / "usual"))))
+    assert row_of(usual, "mean", "kNN").site_knn.mean < 0.6
+    assert any("standardised per site" in remark for remark in usual.remarks)
+
+
+def test_statistics_of_sites_are_of_the_fold(tmp_path):
+    """Of the slides that are learned from; of a site left out, of its own."""
+    folder = write_benchmark_cohort(tmp_path / "c", site_signal=6.0)
+    settings = quick_settings(folder, tmp_path / "out", methods=("mean",))
+    for by_site in (False, True):
+        bench = open_bench(replace(settings, leave_site_out=by_site))
+        cell = bench.cells()[0]
+        cohort, division = bench.cohort, bench.division(cell)
+        learned = {*division.train.tolist(), *division.val.tolist()}
+        by = cell_work._of_training(bench, cell, cohort.class_numbers())
+        model = pooling_model("mean", cohort).standardised_by(by)
+        for slide in cell_work.seen_by(model, cohort):
+            same = {i for i, one in enumerate(cohort) if one.site == slide.site}
+            measured = (same & learned) or same
+            assert (not same & learned) == (by_site and slide.site not in by.scales)
+            x = np.concatenate([cohort[i].stored() for i in sorted(measured)])
+            want = (slide.stored() - x.mean(0)) / x.std(0)
+            np.testing.assert_allclose(slide.tokens(), want, atol=2e-3)
 
 
 def test_an_ablation_shares_cells_with_the_method(cohort, tmp_path):
