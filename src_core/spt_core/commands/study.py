@@ -53,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("training")
     add_options(group, StudySettings, "model", "steps", "pretrain_steps")
     add_options(group, StudySettings, "pretrain_once", "batch_size", "learning_rate")
+    add_options(group, StudySettings, "standardise", "site_batches")
     add_options(group, StudySettings, "seed", "device", "workers")
 
     group = parser.add_argument_group("views of a slide")

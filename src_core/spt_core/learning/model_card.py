@@ -165,7 +165,7 @@ class Metrics:
 
 
 # How tokens are standardised.
-SITE, SLIDE, NONE = "site", "slide", "none"
+SITE, SLIDE, NONE = "site", "slide", "no"
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,8 @@ class SiteFacts:
 
     Attributes
     ----------
+    name
+        What the site is called.
     slides, tokens
         From how many of each they were measured.
     added

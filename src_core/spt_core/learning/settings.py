@@ -38,6 +38,10 @@ WITH_CLASSES = ("clam", "dsmil")
 LEAST_STEPS, LEAST_STEPS_WITH_LABELS = 1000, 500
 # How slides' sites are known.
 LABELS, FOUND = "labels", "found"
+# Whom SimCLR keeps slides apart from, besides those of the SITE.
+ALL = "all"
+# Among fewer there is little to tell a slide apart from.
+NEGATIVES_PER_SITE = 8
 MODELS = ("paper", "paper-2", "paper-4", "paper-8", "small", *BASELINES)
 
 
@@ -165,7 +169,7 @@ class TrainSettings:
             "that the scanner is not what is learned",
             choices=(SITE, SLIDE, NONE),
             choice_labels=("Per site", "Per slide", "No"),
-            automatic="site where the labels have a column 'site', else none",
+            automatic="site where the labels have a column 'site', else no",
         ),
     ] = None
     sites: Annotated[
@@ -182,15 +186,17 @@ class TrainSettings:
         bool, Hint("draw each batch from slides of one site", advanced=True)
     ] = False
     negatives: Annotated[
-        str,
+        str | None,
         Hint(
             "in SimCLR, which other slides to keep apart: all, or those of the same "
             "site; never those of the same patient",
-            choices=("all", SITE),
+            choices=(ALL, SITE),
             choice_labels=("All", "Of the same site"),
+            automatic="site where tokens are standardised per site and sites have "
+            f"{NEGATIVES_PER_SITE} slides on average, else all",
             advanced=True,
         ),
-    ] = "all"
+    ] = None
     views: ViewSettings = field(default_factory=ViewSettings)
     epochs: Annotated[
         int | None,
@@ -267,11 +273,6 @@ class TrainSettings:
             conflicts.append(f"{self.objective} needs two views or more.")
         if self.negatives == SITE and self.objective != "simclr":
             conflicts.append(f"{self.objective} has no negatives; only simclr has.")
-        if self.sites != FOUND and not self.labels and self.by_site:
-            conflicts.append(
-                "Sites are in the labels' column 'site': give a labels.csv, or find "
-                "them with --sites found."
-            )
         check(self, *conflicts)
 
     @property

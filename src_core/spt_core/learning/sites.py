@@ -8,7 +8,14 @@ from spt_core.errors import InputError
 from spt_core.learning.cohort import Cohort
 from spt_core.learning.finding_sites import find_sites
 from spt_core.learning.model_card import NONE, SITE, SLIDE, Metrics
-from spt_core.learning.settings import BASELINES, FOUND, LABELS, TrainSettings
+from spt_core.learning.settings import (
+    ALL,
+    BASELINES,
+    FOUND,
+    LABELS,
+    NEGATIVES_PER_SITE,
+    TrainSettings,
+)
 from spt_core.learning.standardising import (
     FEWEST_SLIDES,
     Standardiser,
@@ -96,10 +103,16 @@ def settle_sites(
             )
     elif kind == SLIDE:
         notes.append("Tokens are standardised by the mean and spread of their slide.")
+    negatives = settings.negatives
+    if negatives is None:
+        negatives = ALL if resumed else usual_negatives(settings, kind, learned_from)
+        if negatives == SITE:
+            notes.append("Slides are kept apart from others of their site alone.")
+    settings = replace(settings, standardise=kind, negatives=negatives)
     _check_batches(settings, learned_from)
     everywhere = by.with_sites_of(cohort)
     return Settled(
-        replace(settings, standardise=kind),
+        settings,
         by,
         standardised(cohort, everywhere),
         standardised(learned_from, by),
@@ -124,7 +137,7 @@ def usual_kind(
             raise InputError(
                 "The model to start from takes tokens standardised per site, and not "
                 "all slides have one: fill in the column 'site' of the labels, or "
-                "choose --standardise slide or none."
+                "choose --standardise slide or no."
             )
         return start.kind
     sites = Counter(slide.site for slide in cohort if slide.site)
@@ -144,6 +157,17 @@ def usual_kind(
         "it all the same."
     )
     return NONE
+
+
+def usual_negatives(settings: TrainSettings, kind: str, cohort: Cohort) -> str:
+    """Whom SimCLR keeps slides apart from where nobody says.
+
+    Slides of one site differ by their tissue alone: among them the scanner is nothing
+    to tell them apart by, which statistics of first order do not take out wholly.
+    """
+    sites = {slide.site for slide in cohort}
+    enough = len(cohort) >= NEGATIVES_PER_SITE * len(sites)
+    return SITE if settings.objective == "simclr" and kind == SITE and enough else ALL
 
 
 def _site_tells_class(cohort: Cohort) -> bool:
@@ -178,7 +202,8 @@ def _check_batches(settings: TrainSettings, cohort: Cohort) -> None:
     if None in counts:
         raise InputError(
             f"{counts[None]} of {len(cohort)} slides have no site: batches and "
-            "negatives of one site need a column 'site' in the labels."
+            "negatives of one site need a column 'site' in the labels, or --sites "
+            "found."
         )
     few = sorted(str(site) for site, count in counts.items() if count < 2)
     if few and settings.site_batches:

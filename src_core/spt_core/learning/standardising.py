@@ -186,7 +186,7 @@ def fit_standardiser(kind: str, cohort: "Cohort", sites_from: str) -> Standardis
         raise InputError(
             f"{lacking} of {len(cohort)} slides have no site, so their tokens cannot "
             "be standardised per site. Fill in the column 'site', or choose "
-            "--standardise slide or none."
+            "--standardise slide or no."
         )
     facts, scales = site_scales(cohort)
     return Standardiser(Standardising(SITE, facts, sites_from), scales)

@@ -109,7 +109,7 @@ class BenchmarkSettings:
             "measure tokens from the mean of their site or slide, in its spread, for "
             "every method",
             choices=(SITE, SLIDE, NONE),
-            automatic="site where the labels have a column 'site', else none",
+            automatic="site where the labels have a column 'site', else no",
         ),
     ] = None
     site_batches: Annotated[bool, Hint("draw each batch from slides of one site")] = (

@@ -8,6 +8,7 @@ from typing import Any
 
 from spt_core.learning.cohort import Cohort
 from spt_core.learning.settings import TrainSettings
+from spt_core.learning.sites import usual_kind
 from spt_core.learning.training import TrainResult
 from spt_core.studies.bench import Bench
 from spt_core.studies.cell_work import begun_or_new
@@ -64,9 +65,20 @@ def chosen_steps(settings: StudySettings, bench: Bench | None) -> ChosenSteps:
 
 
 def train_settings(
-    settings: StudySettings, features: Path, out: Path, steps: int | None
+    settings: StudySettings,
+    features: Path,
+    out: Path,
+    steps: int | None,
+    cohort: Cohort,
 ) -> TrainSettings:
-    """Of the last training: with labels, or without for the goal pretrain."""
+    """Of the last training: with labels, or without for the goal pretrain.
+
+    Tokens are standardised as in the folds, which may see more labels than a training
+    without them; a model to start from goes on as it was trained.
+    """
+    standardise = settings.standardise
+    if standardise is None and settings.init is None:
+        standardise = usual_kind(cohort, [])
     objective = "classify" if settings.aim.needs_labels else "simclr"
     return TrainSettings(
         features=str(features),
@@ -79,17 +91,23 @@ def train_settings(
         steps=steps,
         batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
+        standardise=standardise,
+        site_batches=settings.site_batches,
         seed=settings.seed,
         device=settings.device,
     )
 
 
 def pretrain_settings(
-    settings: StudySettings, features: Path, out: Path, steps: int | None
+    settings: StudySettings,
+    features: Path,
+    out: Path,
+    steps: int | None,
+    cohort: Cohort,
 ) -> TrainSettings:
     """Of what comes before it, for the goal both."""
     plain = train_settings(
-        replace(settings, goal=Goal.PRETRAIN.value), features, out, steps
+        replace(settings, goal=Goal.PRETRAIN.value), features, out, steps, cohort
     )
     return replace(plain, out=str(out))
 

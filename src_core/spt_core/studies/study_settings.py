@@ -12,6 +12,7 @@ import yaml
 
 from spt_core.errors import InputError
 from spt_core.hints import Device, Hint, check
+from spt_core.learning.model_card import NONE, SITE, SLIDE
 from spt_core.learning.views import ViewSettings
 from spt_core.patches.settings import EncodeSettings
 from spt_core.patches.training.settings import METHODS as PATCH_METHODS
@@ -170,6 +171,21 @@ class StudySettings:
         int | None, Hint("slides in each step", above=0, automatic="as for spt train")
     ] = None
     learning_rate: LearningRate = 3e-4
+    standardise: Annotated[
+        str | None,
+        Hint(
+            "measure tokens from the mean of their site or slide, in its spread, so "
+            "that the scanner is not what is learned",
+            choices=(SITE, SLIDE, NONE),
+            choice_labels=("Per site", "Per slide", "No"),
+            automatic="site where the labels have a column 'site', else no; of "
+            "finetune, as the model was trained",
+            advanced=True,
+        ),
+    ] = None
+    site_batches: Annotated[
+        bool, Hint("draw each batch from slides of one site", advanced=True)
+    ] = False
     seed: Seed = 0
     patch_method: Annotated[
         str,
@@ -257,6 +273,10 @@ class StudySettings:
         wanted = {name: plain[name] for name in plain if name not in NOT_IN_RECIPE}
         for name in ("device", "batch_size", "readers", "lanes", "threads", "redo"):
             wanted["encode"].pop(name)
+        # Studies that were begun before there was a choice go on.
+        for name in ("standardise", "site_batches"):
+            if not wanted[name]:
+                del wanted[name]
         return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
 
     def plain(self) -> dict[str, Any]:

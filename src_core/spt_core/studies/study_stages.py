@@ -195,6 +195,8 @@ class Work:
             steps=settings.steps,
             batch_size=settings.batch_size,
             learning_rate=settings.learning_rate,
+            standardise=settings.standardise,
+            site_batches=settings.site_batches,
             pretrain_steps=settings.pretrain_steps,
             init=str(start.last) if start else settings.init,
             only=str(run.slide_list),
@@ -224,7 +226,7 @@ class Work:
     ) -> Generator[Any, None, TrainResult]:
         self.recorder.enter(Stage.PRETRAIN)
         settings = pretrain_settings(
-            self.settings, self.features, run.path / "before", steps
+            self.settings, self.features, run.path / "before", steps, run.cohort
         )
         part = learned_from(run.cohort, with_labels=False)
         return (yield from trained(self.folder, settings, part, lambda: False))
@@ -238,7 +240,7 @@ class Work:
     ) -> Generator[Any, None, StudyResult]:
         self.recorder.enter(Stage.TRAIN)
         settings = train_settings(
-            self.settings, self.features, run.path / "model", chosen.steps
+            self.settings, self.features, run.path / "model", chosen.steps, run.cohort
         )
         if start is not None:
             settings = replace(settings, init=str(start.last))

@@ -92,7 +92,7 @@ def classified(site_cohort, tmp_path_factory):
 
 
 def test_a_planted_signature_no_longer_decides(site_cohort, by_default, tmp_path):
-    plain = finish(train(run_of(site_cohort, tmp_path / "run", standardise="none")))
+    plain = finish(train(run_of(site_cohort, tmp_path / "run", standardise="no")))
     assert plain.metrics["site_knn"] > 0.95
     assert by_default.metrics["site_knn"] < 0.6  # chance is a third
     assert by_default.metrics["knn"] > plain.metrics["knn"]
@@ -101,7 +101,7 @@ def test_a_planted_signature_no_longer_decides(site_cohort, by_default, tmp_path
     assert card.kind == "site"
     assert card.site_names == ("site-a", "site-b", "site-c")
     assert [one.slides for one in card.sites] == [8, 8, 8]
-    assert read_model_card(plain.best).standardising.kind == "none"
+    assert read_model_card(plain.best).standardising.kind == "no"
 
 
 def test_statistics_are_those_of_all_tokens_of_a_site(site_cohort, by_default):
@@ -219,7 +219,7 @@ def test_older_files_are_not_standardised(by_default, tmp_path):
     path = tmp_path / "older.safetensors"
     save_file(tensors, path, {**metadata, name: json.dumps(record)})
     model = load_model(path)
-    assert model.standardiser.kind == "none"
+    assert model.standardiser.kind == "no"
     x = np.ones((2, DIM), np.float32)
     tokens = Tokens(x, np.zeros((2, 2), int), np.zeros((2, 2), int))
     assert model.prepared(tokens) is tokens
@@ -248,7 +248,8 @@ def test_runs_of_before_go_on_as_they_began(site_cohort, tmp_path):
     settings = run_of(site_cohort, tmp_path / "run")
     cohort = opened(site_cohort)
     settled = settle_sites(settings, cohort, cohort, resumed=True)
-    assert settled.settings.standardise == "none"
+    assert settled.settings.standardise == "no"
+    assert settled.settings.negatives == "all"
 
 
 def without_sites(cohort, count):
@@ -268,14 +269,17 @@ def test_what_is_done_where_nobody_says(site_cohort, tmp_path):
         return found.settings.standardise, " ".join(found.notes)
 
     assert usual(cohort)[0] == "site"
-    assert usual(without_sites(cohort, 24)) == ("none", "")
+    assert settle_sites(settings, cohort, cohort).settings.negatives == "site"
+    few = settle_sites(settings, *[cohort.subset(range(18))] * 2).settings
+    assert (few.standardise, few.negatives) == ("site", "all")
+    assert usual(without_sites(cohort, 24)) == ("no", "")
     kind, said = usual(without_sites(cohort, 2))
-    assert kind == "none"
+    assert kind == "no"
     assert "2 slides have no site" in said
-    assert usual(cohort.subset(range(6)))[0] == "none"  # two slides of each
+    assert usual(cohort.subset(range(6)))[0] == "no"  # two slides of each
     told = [replace(s, site=f"site-{s.label}") for s in cohort]
     kind, said = usual(replace(cohort, slides=told))
-    assert kind == "none"
+    assert kind == "no"
     assert "one class alone" in said
     with pytest.raises(InputError, match="2 of 24 slides have no site"):
         usual(without_sites(cohort, 2), standardise="site")
@@ -374,7 +378,7 @@ def test_the_site_is_watched(site_cohort, by_default, tmp_path):
     assert float(last["knn_gap"]) == pytest.approx(gap)
     metrics = read_model_card(by_default.last).metrics
     assert metrics.site_knn == pytest.approx(float(last["site_knn"]))
-    settings = replace(run_of(site_cohort, tmp_path), standardise="none")
+    settings = replace(run_of(site_cohort, tmp_path), standardise="no")
     assert site_wins(metrics, settings) == ""
     said = site_wins(replace(metrics, knn=0.4, site_knn=0.9), settings)
     assert "--standardise site" in said

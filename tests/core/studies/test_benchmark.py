@@ -298,7 +298,7 @@ def test_a_scanner_that_is_learned_is_seen(tmp_path):
     """Sites as loud as this are what neighbours agree on."""
     folder = write_benchmark_cohort(tmp_path / "c", site_signal=6.0, signal=0.5)
     asked = quick_settings(folder, tmp_path / "out", methods=("mean",))
-    found = finish(benchmark(replace(asked, standardise="none")))
+    found = finish(benchmark(replace(asked, standardise="no")))
     row = row_of(found, "mean", "kNN")
     assert row.site_knn.mean > 0.95 > row.values["accuracy"].mean
     assert "site" in (tmp_path / "out/report/report.html").read_text()
