@@ -19,10 +19,11 @@ from spt_core.notice import NOT_FOR_DIAGNOSIS
 # In the order in which the data flows; the text is the one-line help.
 COMMANDS = {
     "sample": "make a synthetic H&E cohort: slides, labels.csv and truth masks",
-    "info": "show what a slide file holds",
+    "info": "show what a slide file, or a folder of features, holds",
     "encoders": "list the patch encoders, or download one",
     "train-patches": "train a patch encoder on your own slides or tiles",
     "encode": "turn slides into features, one file per slide",
+    "convert": "write features of other tools as ours, or ours as theirs",
     "train": "train a slide model on a folder of features",
     "add-site": "let a model know another site, from a handful of its slides",
     "evaluate": "measure how good a model is, on slides that it has not seen",

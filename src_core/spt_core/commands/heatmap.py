@@ -95,6 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     from spt_core.insight.exporting import format_of, write_findings
     from spt_core.insight.wording import prediction_sentence
+    from spt_core.tokens import read_index
 
     for path in args.out:
         format_of(path)
@@ -106,6 +107,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
                 "them."
             )
         (given,) = predictor.inputs
+        if given.is_features and not read_index(given.path).facts.has_positions:
+            raise InputError(
+                f"{given.path.name} does not say where its patches lie, so there is no "
+                "map of them. 'spt predict' needs no positions."
+            )
         findings = console.follow(_find(predictor, given), unit="patch")
         console.say(f"{given.name}: {prediction_sentence(findings.prediction)}")
         unit = args.scale.replace("-", " ")

@@ -1,10 +1,12 @@
-"""``spt info``: what a slide file holds."""
+"""``spt info``: what a slide file, a feature file or a folder of them holds."""
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from spt_core.commands.console import Console
 from spt_core.slides import Slide, open_slide
+from spt_core.tokens.describing import describe_features, feature_lines
 
 _UNSTATED = "not stated by the file"
 _HIDDEN = "hidden: they may identify the patient (--identifiers shows them)"
@@ -14,7 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "slide",
         metavar="SLIDE",
-        help="slide file, or folder of an OME-Zarr or DICOM slide",
+        help="slide file, or folder of an OME-Zarr or DICOM slide; also a feature file "
+        "or a folder of them, of any tool",
     )
     parser.add_argument(
         "--identifiers",
@@ -24,12 +27,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
+    features = _features(Path(args.slide))
+    if features:
+        about = describe_features(features)
+        console.record(about)
+        for line in feature_lines(args.slide, about):
+            console.say(line)
+        return 0
     slide = open_slide(args.slide)
     facts = slide_info(slide, identifiers=args.identifiers)
     console.record(facts)
     for line in _lines(facts):
         console.say(line)
     return 0
+
+
+def _features(path: Path) -> list[Path]:
+    """Feature files, where that is what is asked about."""
+    from spt_core.tokens.finding import features_in, is_feature_file
+
+    if is_feature_file(path):
+        return [path]
+    return features_in(path) if path.is_dir() else []
 
 
 def slide_info(slide: Slide, *, identifiers: bool = False) -> dict[str, Any]:

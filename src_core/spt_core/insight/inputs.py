@@ -7,6 +7,7 @@ from pathlib import Path
 from spt_core.errors import InputError
 from spt_core.slides.names import is_slide_name, slide_name
 from spt_core.tokens import layout
+from spt_core.tokens.finding import features_in, is_feature_file, name_of
 
 
 @dataclass(frozen=True)
@@ -17,12 +18,12 @@ class Input:
 
     @property
     def is_features(self) -> bool:
-        return self.path.name.endswith(layout.ENDING)
+        return is_feature_file(self.path)
 
     @property
     def name(self) -> str:
         if self.is_features:
-            return self.path.name.removesuffix(layout.ENDING)
+            return name_of(self.path)
         return slide_name(self.path)
 
 
@@ -35,12 +36,10 @@ def find_inputs(paths: Iterable[str | Path]) -> list[Input]:
     for path in map(Path, paths):
         if not path.exists():
             raise InputError(f"There is no file or folder {path}.")
-        if path.is_dir():
-            features = sorted(
-                one for one in path.glob(f"*{layout.ENDING}") if one.name[0] != "."
-            )
+        if path.is_dir() and not is_feature_file(path):
+            features = features_in(path)
             found += features or find_slides([path])
-        elif path.name.endswith(layout.ENDING) or is_slide_name(path):
+        elif is_feature_file(path) or is_slide_name(path):
             found.append(path)
         else:
             raise InputError(

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from spt_core.errors import InputError
 from spt_core.learning.standardising import TokenScale
 from spt_core.tokens import Labels, TokenFacts, layout, read_index
+from spt_core.tokens.finding import features_in
+from spt_core.tokens.foreign import is_lazyslide
 from spt_core.tokens.rows import RowSource
 
 IN_MEMORY_BYTES = 3 * 2**28
@@ -186,13 +188,11 @@ class Cohort:
 def feature_files(folder: str | Path) -> list[Path]:
     """The feature files of a folder, in order of name."""
     folder = Path(folder)
-    if folder.is_file():
+    if folder.is_file() or is_lazyslide(folder):
         return [folder]
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}.")
-    files = sorted(
-        path for path in folder.glob(f"*{layout.ENDING}") if path.name[0] != "."
-    )
+    files = features_in(folder)
     if not files:
         raise InputError(
             f"{folder} holds no feature files (*{layout.ENDING}). Make them with "
@@ -311,6 +311,12 @@ def _remarks(slides: Sequence[CohortSlide], empty: list[str]) -> tuple[str, ...]
                 f"{guessed} feature files do not state their {name}; taken to be "
                 f"{value} by their folder or magnification."
             )
+    placeless = sum(not slide.facts.has_positions for slide in slides)
+    if placeless:
+        remarks.append(
+            f"{placeless} of {len(slides)} feature files do not say where their "
+            "patches lie: positions are off for them, all patches count as one place."
+        )
     off = sum(slide.facts.off_lattice for slide in slides)
     if off:
         remarks.append(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spt_core._version import __version__
 from spt_core.errors import InputError
 from spt_core.files import written_whole
-from spt_core.tokens import layout
+from spt_core.tokens import foreign, layout
 from spt_core.tokens.lattice import cells_of, likely_step
 from spt_core.tokens.rows import RowSource, locate_rows
 from spt_core.tokens.tokens import TokenFacts, Tokens
@@ -79,8 +79,20 @@ def read_index(
     """Read everything in a feature file except the features."""
     path = Path(path)
     name = title or path.name
+    given = {"encoder": encoder, "mpp": mpp, "patch_size": patch_size}
+    if path.suffix == foreign.PT:
+        return _of_foreign(foreign.read_pt(path), given)
+    if foreign.is_lazyslide(path):
+        return _of_foreign(foreign.read_lazyslide(path), given)
     try:
         with h5py.File(path, "r") as file:
+            if (
+                layout.FEATURES.encode() not in file.id
+                or layout.COORDS.encode() not in file.id
+            ):
+                other = foreign.read_other_h5(path, file)
+                if other is not None:
+                    return _of_foreign(other, given)
             _check_layout(name, file)
             # By h5py's lower layer: opening ten thousand slides takes a third as long.
             coords = h5py.h5d.open(file.id, layout.COORDS.encode())
@@ -102,11 +114,43 @@ def read_index(
             "Encode this slide again."
         )
     facts = _facts(path, attributes, l0_xy)
-    facts = _complete(facts, encoder=encoder, mpp=mpp, patch_size=patch_size)
+    if "l0_patch_xy" in facts.assumed:
+        facts = _with_patch_file(path, facts, len(l0_xy))
+    facts = _complete(facts, **given)
     if g_rc is None:
         p, off = cells_of(l0_xy, facts.l0_step_xy or (1, 1))
         return TokenIndex(p, l0_xy, replace(facts, off_lattice=off), rows)
     return TokenIndex(g_rc - np.asarray(facts.g_origin), l0_xy, facts, rows)
+
+
+def _of_foreign(other: foreign.ForeignFile, given: dict[str, Any]) -> TokenIndex:
+    facts = _complete(_with_folder(other), **given)
+    p, off = other.cells()
+    return TokenIndex(p, other.l0_xy, replace(facts, off_lattice=off), other.rows)
+
+
+def _with_folder(other: foreign.ForeignFile) -> TokenFacts:
+    """What TRIDENT's folders say, where its file does not."""
+    facts, folder = other.facts, _folder_facts(other.rows.path)
+    if facts.encoder is None and "encoder" in folder:
+        assumed = (*facts.assumed, "encoder")
+        facts = replace(facts, encoder=folder["encoder"], assumed=assumed)
+    return facts
+
+
+def _with_patch_file(path: Path, facts: TokenFacts, count: int) -> TokenFacts:
+    """How large patches are, from the file of patches that CLAM keeps elsewhere."""
+    coords, found = foreign.coordinates_beside(path, facts.name, count)
+    if coords is None or "l0_patch_xy" in found.assumed:
+        return facts
+    rest = tuple(one for one in facts.assumed if one != "l0_patch_xy")
+    return replace(
+        facts,
+        l0_patch_xy=found.l0_patch_xy,
+        l0_step_xy=found.l0_step_xy,
+        source=found.source,
+        assumed=rest,
+    )
 
 
 def write_tokens(path: str | os.PathLike[str], tokens: Tokens) -> None:
@@ -158,6 +202,7 @@ def file_attributes(facts: TokenFacts) -> dict[str, Any]:
         layout.STAIN: facts.stain,
         layout.SLIDE_FINGERPRINT: facts.slide_fingerprint,
         layout.GRID_ORIGIN: np.asarray(facts.g_origin, np.int64),
+        layout.HAS_POSITIONS: None if facts.has_positions else False,
     }
     return {name: value for name, value in known.items() if value is not None}
 
@@ -207,9 +252,10 @@ def _facts(path: Path, said: Mapping[str, Any], l0_xy: NDArray) -> TokenFacts:
         return None if value is None else round(value)
 
     def text(name: str) -> str | None:
-        value = said.get(name)
-        return value.decode() if isinstance(value, bytes) else value and str(value)
+        return text_of(said[name]) if name in said else None
 
+    # TRIDENT writes what it does not know as a word.
+    said = {key: value for key, value in said.items() if text_of(value) != "None"}
     assumed = []
     patch_size, overlap = whole(layout.PATCH_SIZE), whole(layout.OVERLAP) or 0
     l0_mag = number(layout.L0_MAGNIFICATION)
@@ -254,8 +300,11 @@ def _facts(path: Path, said: Mapping[str, Any], l0_xy: NDArray) -> TokenFacts:
         )
     l0_width, l0_height = whole(layout.L0_WIDTH), whole(layout.L0_HEIGHT)
     origin = np.ravel(said.get(layout.GRID_ORIGIN, (0, 0)))
+    ours = layout.SPT_VERSION in said
+    theirs = "TRIDENT" if layout.PATCH_SIZE_L0 in said else "CLAM"
     return TokenFacts(
         name=path.name.removesuffix(layout.ENDING),
+        source="napari-spt" if ours else theirs,
         encoder=encoder,
         encoder_sha256=text(layout.ENCODER_SHA256),
         mpp=mpp,
@@ -272,8 +321,15 @@ def _facts(path: Path, said: Mapping[str, Any], l0_xy: NDArray) -> TokenFacts:
         slide_fingerprint=text(layout.SLIDE_FINGERPRINT),
         g_origin=(int(origin[0]), int(origin[1])),
         spt_version=text(layout.SPT_VERSION),
+        has_positions=bool(said.get(layout.HAS_POSITIONS, True)),
         assumed=tuple(assumed),
     )
+
+
+def text_of(value: Any) -> str | None:
+    if isinstance(value, bytes):
+        return value.decode()
+    return None if value is None else str(value)
 
 
 def _folder_facts(path: Path) -> dict[str, str]:

@@ -33,3 +33,4 @@ PATCH_UM = "patch_um"  # side of a patch in micrometres
 STAIN = "stain"
 SLIDE_FINGERPRINT = "slide_fingerprint"
 GRID_ORIGIN = "grid_origin"  # (row, col): the full grid's minimum
+HAS_POSITIONS = "has_positions"  # stated, as False, only where they are unknown

@@ -8,7 +8,9 @@ open files nor their pages in memory.
 
 import mmap
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -28,6 +30,8 @@ class RowSource:
     offsets
         Byte at which each row starts, when they lie in unfiltered chunks. With
         neither, rows are read through HDF5 (compressed files).
+    dataset
+        The name of the matrix in an HDF5 file.
     """
 
     path: Path
@@ -35,6 +39,7 @@ class RowSource:
     dtype: np.dtype
     offset: int | None = None
     offsets: NDArray[np.int64] | None = None
+    dataset: str = layout.FEATURES
 
     @property
     def nbytes(self) -> int:
@@ -54,7 +59,7 @@ class RowSource:
         else:
             unique, back = np.unique(rows, return_inverse=True)
             with h5py.File(self.path, "r") as file:
-                out[:] = _two_axes(file[layout.FEATURES], unique)[back]
+                out[:] = _two_axes(file[self.dataset], unique)[back]
 
     def read_all(self) -> NDArray[np.floating]:
         """Every row, in the stored precision."""
@@ -67,6 +72,23 @@ class RowSource:
         return out
 
 
+@dataclass(frozen=True, eq=False)
+class ZarrRows(RowSource):
+    """Rows of a zarr array; ``path`` is its folder."""
+
+    def read(self, rows: NDArray[np.integer], out: NDArray[np.floating]) -> None:
+        unique, back = np.unique(rows, return_inverse=True)
+        out[:] = self._opened().oindex[unique][back]
+
+    def read_all(self) -> NDArray[np.floating]:
+        return np.asarray(self._opened()[:])
+
+    def _opened(self) -> Any:
+        import zarr
+
+        return zarr.open_array(self.path, mode="r")
+
+
 def _read_no_more(mapped: np.memmap) -> None:
     """Tell the system not to read ahead of scattered rows: three times quicker."""
     if hasattr(mmap, "MADV_RANDOM"):  # not on Windows
@@ -76,15 +98,21 @@ def _read_no_more(mapped: np.memmap) -> None:
 def locate_rows(path: Path, features: h5py.Dataset) -> RowSource:
     """Find where a dataset's rows lie in its file."""
     shape = features.shape[-2:]
-    source = (path, (int(shape[0]), int(shape[1])), features.dtype)
+    source = partial(
+        RowSource,
+        path,
+        (int(shape[0]), int(shape[1])),
+        features.dtype,
+        dataset=features.name.lstrip("/"),
+    )
     if 0 in shape or not features.dtype.isnative or features.external:
-        return RowSource(*source)
+        return source()
     if features.chunks is None:
         offset = features.id.get_offset()
-        return RowSource(*source, offset=offset)
+        return source(offset=offset)
     plain = features.id.get_create_plist().get_nfilters() == 0
     if not plain or features.ndim != 2 or features.chunks[1] != shape[1]:
-        return RowSource(*source)
+        return source()
     chunk_rows, row_bytes = features.chunks[0], shape[1] * features.dtype.itemsize
     n_chunks = -(-shape[0] // chunk_rows)
     starts = np.full(n_chunks, -1, np.int64)
@@ -95,10 +123,10 @@ def locate_rows(path: Path, features: h5py.Dataset) -> RowSource:
 
     features.id.chunk_iter(note)
     if (starts < 0).any():  # chunks never written: HDF5 knows their fill value
-        return RowSource(*source)
+        return source()
     rows = np.arange(shape[0])
     offsets = starts[rows // chunk_rows] + rows % chunk_rows * row_bytes
-    return RowSource(*source, offsets=offsets)
+    return source(offsets=offsets)
 
 
 def _two_axes(features: h5py.Dataset, rows: NDArray[np.integer]) -> NDArray:

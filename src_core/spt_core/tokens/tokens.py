@@ -30,6 +30,11 @@ class TokenFacts:
         patches may share one.
     site
         Where the slide was stained and scanned, as whoever reads the tokens says.
+    has_positions
+        Whether the file says where its patches lie; without that all tokens are at
+        one place, which tells a model nothing.
+    source
+        Whose form the file has.
     assumed
         Names of the facts that were guessed from a folder's name, a magnification or
         the coordinates, because the file does not state them.
@@ -53,6 +58,8 @@ class TokenFacts:
     off_lattice: bool = False
     spt_version: str | None = None
     site: str | None = None
+    has_positions: bool = True
+    source: str = ""
     assumed: tuple[str, ...] = ()
 
     def differences(self, other: "TokenFacts") -> dict[str, tuple[object, object]]:
