@@ -61,9 +61,12 @@ def read_record(path: Path) -> dict[str, Any] | None:
             f"{path.name} is not a safetensors file or is damaged ({error})."
         ) from error
     try:
-        card = json.loads(metadata[_KEY])
-    except (KeyError, json.JSONDecodeError):
+        # NaN is no JSON, and no number either: a field that needs one lacks it.
+        card = json.loads(metadata[_KEY], parse_constant=lambda _: None)
+    except KeyError:
         return None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path.name}: its card is no JSON, or too deep.") from error
     return card if isinstance(card, dict) else None
 
 
@@ -79,7 +82,7 @@ def without_header(
         which has the same fields as format 1.
     """
     stated = record.get("format", 0)
-    if not isinstance(stated, int):
+    if not isinstance(stated, int) or isinstance(stated, bool):
         raise InputError(
             f"{path.name}: the card's format is {stated!r}, not a whole number."
         )

@@ -68,7 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser(chosen).parse_args(argv)
     console = Console(json_lines=args.json)
     try:
-        return int(_command_module(args.command).run(args, console))
+        code = int(_command_module(args.command).run(args, console))
+        return code or (FAILED if console.is_incomplete else 0)
     except InputError as error:
         console.error(str(error))
         return FAILED

@@ -53,6 +53,11 @@ class Note:
     values: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class LeftOut(Note):
+    """A part of the input that cannot be used: the rest goes on, the command fails."""
+
+
 def finish(
     events: Generator[Any, None, Result], each: Callable[[Any], object] | None = None
 ) -> Result:

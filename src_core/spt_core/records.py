@@ -15,6 +15,7 @@ from spt_core.errors import InputError
 
 T = TypeVar("T")
 _REST = "rest"
+_TOO_LARGE = 2**63
 _IN_WORDS: dict[type, str] = {
     bool: "true or false",
     int: "a whole number",
@@ -104,6 +105,8 @@ def _read(hint: Any, value: Any, place: _Place) -> Any:
     fits = isinstance(value, int | float if hint is float else hint)
     if not fits or (isinstance(value, bool) and hint is not bool):
         raise place.refuse(value, _IN_WORDS[hint])
+    if hint in (int, float) and not abs(value) < _TOO_LARGE:
+        raise place.refuse(value, f"{_IN_WORDS[hint]} that can be used")
     return value
 
 

@@ -88,7 +88,7 @@ def fill(
     *,
     what: str = "this encoder",
 ) -> None:
-    """Put weights into a module; anything missing or left over is an error.
+    """Put weights into a module; anything missing, left over or NaN is an error.
 
     Parameters
     ----------
@@ -98,6 +98,12 @@ def fill(
     refuse_misfit(module, given, path, what=what)
     wanted = module.state_dict()
     fitting = {name: given[name] for name in wanted.keys() & given.keys()}
+    for name, tensor in fitting.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise InputError(
+                f"{path}: its weights {name} hold NaN or infinity. The file is "
+                "damaged: take it again from where it came."
+            )
     module.load_state_dict({**wanted, **fitting})
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from tqdm import tqdm
 
-from spt_core.events import Note, Progress, event_record
+from spt_core.events import LeftOut, Note, Progress, event_record
 
 Result = TypeVar("Result")
 
@@ -20,6 +20,7 @@ class Console:
 
     def __init__(self, *, json_lines: bool = False) -> None:
         self.json_lines = json_lines
+        self.is_incomplete = False  # a part of the input was left out
 
     def say(self, text: str) -> None:
         """Print a line for a person; nothing with ``--json``."""
@@ -34,6 +35,13 @@ class Console:
     def error(self, sentence: str) -> None:
         self.record({"event": "error", "message": sentence})
         print(f"spt: {sentence}", file=sys.stderr)
+
+    def note(self, note: Note) -> None:
+        """Say what the user should know."""
+        if isinstance(note, LeftOut):
+            self.is_incomplete = True
+        if not self.json_lines:
+            tqdm.write(note.message, file=sys.stderr)
 
     def follow(self, events: Generator[Any, None, Result], unit: str = "") -> Result:
         """Run long work to its end, showing its events; give back its result.
@@ -60,16 +68,16 @@ class Console:
                 if interrupted():
                     raise KeyboardInterrupt
                 self.record(event_record(event))
-                if self.json_lines:
+                if isinstance(event, Note):
+                    self.note(event)
+                elif self.json_lines:
                     continue
-                if isinstance(event, Progress):
+                elif isinstance(event, Progress):
                     if bar is None:
                         bar = tqdm(total=event.total, unit=unit, disable=None)
                     bar.total = event.total
                     bar.set_description_str(event.message, refresh=False)
                     bar.update(event.done - bar.n)
-                elif isinstance(event, Note):
-                    tqdm.write(event.message, file=sys.stderr)
         finally:
             events.close()
             if bar is not None:

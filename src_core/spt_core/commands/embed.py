@@ -9,6 +9,7 @@ import numpy as np
 from spt_core.commands.console import Console
 from spt_core.commands.options import add_options
 from spt_core.errors import InputError
+from spt_core.events import Note
 from spt_core.files import written_whole
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.patches.settings import EncodeSettings
@@ -62,8 +63,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     else:
         model = load_model(args.model, choose_device(args.device))
     model, said = knowing_sites(model, cohort)
-    for remark in (*cohort.remarks, *said):
-        console.say(remark)
+    for note in (*cohort.notes(), *map(Note, said)):
+        console.note(note)
     found = console.follow(embed_slides(model, cohort, args.features), unit="slide")
     called = found.names if args.include_slide_name else found.pseudonyms
     write_embeddings(args.out, called, found.h[args.embed])

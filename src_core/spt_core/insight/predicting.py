@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from spt_core.devices import copy_to
+from spt_core.errors import InputError
 from spt_core.insight.calibration import softmax
 from spt_core.insight.results import (
     MARGIN,
@@ -32,6 +33,12 @@ from spt_core.tokens import Tokens, read_tokens
 # show what a slide is like.
 FEWEST_SLIDES = 8
 FEWEST_PATCHES = 32
+
+
+_NO_NUMBER = (
+    "The model makes no number of this slide's features (NaN or infinity): its weights "
+    "or the features are damaged, or they do not belong together."
+)
 
 
 @dataclass(frozen=True)
@@ -107,6 +114,8 @@ def predict(
     device = device_of(model)
     attended = model.encoder.attend(copy_to(x, device), copy_to(p, device))
     h, attention = attended
+    if not (torch.isfinite(h).all() and torch.isfinite(attention).all()):
+        raise InputError(_NO_NUMBER)
     likeness, doubts = _likeness(model, prepared, h)
     site_is_known = model.standardiser.knows(tokens.facts.site)
     remarks += doubts + _unknown(model, tokens) + _standardised(model, tokens)
@@ -114,6 +123,8 @@ def predict(
     alike = likeness is not None and not likeness.is_unlike and site_is_known
     if model.classes and (always_named or alike or not is_demonstration(model)):
         shares = probabilities(model, h[None])[0]
+        if not np.isfinite(shares).all():
+            raise InputError(_NO_NUMBER)
     is_unlike = not site_is_known or (likeness is not None and likeness.is_unlike)
     verdict, answer = _decide(model.classes, shares, is_unlike, margin)
     if attended.groups > 1:

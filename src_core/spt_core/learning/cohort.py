@@ -7,6 +7,7 @@ when they are few; else their rows are read from the files as they are asked for
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.errors import InputError
+from spt_core.events import LeftOut, Note
 from spt_core.learning.standardising import TokenScale
 from spt_core.tokens import Labels, TokenFacts, layout, read_index
 from spt_core.tokens.finding import features_in
@@ -67,8 +69,10 @@ class CohortSlide:
         """The same as they are in the file."""
         if self.x is not None:
             out[:] = self.x[rows]
-        else:
+            return
+        with self._told():
             self.source.read(rows, out)
+        self._refuse_not_finite(out)
 
     def tokens(self) -> NDArray[np.floating]:
         """All tokens (n, d) as a model takes them."""
@@ -76,7 +80,30 @@ class CohortSlide:
 
     def stored(self) -> NDArray[np.floating]:
         """All features (n, d), in the stored precision."""
-        return self.source.read_all() if self.x is None else self.x
+        if self.x is not None:
+            return self.x
+        with self._told():
+            x = self.source.read_all()
+        self._refuse_not_finite(x)
+        return x
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What reading raises, as a sentence about the slide."""
+        try:
+            yield
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            raise InputError(
+                f"{self.name}: its features cannot be read ({error}). Encode this "
+                "slide again."
+            ) from error
+
+    def _refuse_not_finite(self, x: NDArray[np.floating]) -> None:
+        if not np.isfinite(x).all():
+            raise InputError(
+                f"{self.name}: its features hold NaN or infinity. Encode this slide "
+                "again."
+            )
 
     def fingerprint(self) -> str:
         """By which a model file knows this slide: of its pixels where stated."""
@@ -96,12 +123,15 @@ class Cohort:
 
     Attributes
     ----------
+    left_out
+        A sentence for each file that cannot be read.
     augmented
         The same slides' tokens of augmented patches, once per augmentation.
     """
 
     slides: Sequence[CohortSlide]
     remarks: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     augmented: tuple["Cohort", ...] = ()
 
     def __len__(self) -> int:
@@ -112,6 +142,11 @@ class Cohort:
 
     def __getitem__(self, index: int) -> CohortSlide:
         return self.slides[index]
+
+    def notes(self) -> Iterator[Note]:
+        """What to say of the slides, and of those that are left out."""
+        yield from (Note(remark) for remark in self.remarks)
+        yield from (LeftOut(sentence) for sentence in self.left_out)
 
     @property
     def dim(self) -> int:
@@ -214,16 +249,19 @@ def open_cohort(
     ----------
     assume
         ``encoder``, ``mpp`` and ``patch_size``, for files that do not say.
+
+    Files that cannot be read are left out and listed; where nothing else is there,
+    that is an error.
     """
     files = feature_files(folder) if isinstance(folder, str | Path) else list(folder)
     slides: list[CohortSlide] = []
     empty: list[str] = []
-    wrong: list[str] = []
+    broken: list[str] = []
     for path in files:
         try:
             index = read_index(path, **assume)
         except InputError as error:
-            wrong.append(str(error))
+            broken.append(str(error))
             continue
         if len(index.p) == 0:
             empty.append(index.facts.name)
@@ -241,19 +279,34 @@ def open_cohort(
                 split=row.split if row else None,
             )
         )
-    wrong += _unlike_the_rest(slides)
-    if wrong:
-        more = [f"and {len(wrong) - 50} more"] if len(wrong) > 50 else []
-        raise InputError(
-            "These feature files cannot be used together:\n"
-            + "\n".join(f"  - {one}" for one in wrong[:50] + more)
-        )
+    wrong = _unlike_the_rest(slides)
+    if wrong or (broken and not slides):
+        wrong = broken + wrong
+        raise InputError(_listed("These feature files cannot be used together:", wrong))
     if not slides:
         raise InputError("None of the slides has a token to learn from.")
     remarks = _remarks(slides, empty)
     if sum(slide.source.nbytes for slide in slides) <= in_memory_bytes:
-        slides = [replace(slide, x=slide.source.read_all()) for slide in slides]
-    return Cohort(slides, remarks)
+        slides = list(_in_memory(slides, broken))
+        if not slides:
+            raise InputError(_listed("None of the feature files can be read:", broken))
+    return Cohort(slides, remarks, tuple(broken))
+
+
+def _in_memory(
+    slides: Iterable[CohortSlide], broken: list[str]
+) -> Iterator[CohortSlide]:
+    """Slides with their features; those whose cannot be read are added to ``broken``"""
+    for slide in slides:
+        try:
+            yield replace(slide, x=slide.stored())
+        except InputError as error:
+            broken.append(str(error))
+
+
+def _listed(title: str, sentences: Sequence[str]) -> str:
+    more = [f"and {len(sentences) - 50} more"] if len(sentences) > 50 else []
+    return "\n".join([title, *(f"  - {one}" for one in (*sentences[:50], *more))])
 
 
 def _unlike_the_rest(slides: Sequence[CohortSlide]) -> list[str]:

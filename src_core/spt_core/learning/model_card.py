@@ -62,6 +62,16 @@ class TokenKind:
     patch_um: float | None = None
     stain: str | None = None
 
+    def __post_init__(self) -> None:
+        for what, value, least, most in (
+            ("dim", self.dim, 1, 2**20),
+            ("mpp", self.mpp, 1e-3, 1e3),
+            ("patch_size", self.patch_size, 1, 2**20),
+            ("patch_um", self.patch_um, 1e-3, 1e7),
+        ):
+            if value is not None and not least <= value <= most:
+                raise InputError(f"a {what} of {value:.6g} is not possible.")
+
     @classmethod
     def of(cls, facts: TokenFacts, dim: int) -> "TokenKind":
         """The kind of tokens of length ``dim`` with these facts."""
@@ -240,6 +250,12 @@ class Calibration:
     error_before: float | None = None
     error_after: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.temperature is not None and not 1e-3 <= self.temperature <= 1e3:
+            raise InputError(
+                f"a temperature of {self.temperature:.6g} is not possible."
+            )
+
     @property
     def helpful_temperature(self) -> float | None:
         """The temperature, None where it leaves the error as it is, or raises it."""
@@ -334,6 +350,10 @@ class ModelCard:
     encoder_terms: tuple[str, ...] = ()
     version: str | None = None
     more: Mapping[str, Any] = the_rest()
+
+    def __post_init__(self) -> None:
+        if len(set(self.classes)) < len(self.classes):
+            raise InputError("two classes have one name.")
 
     @property
     def temperature(self) -> float | None:

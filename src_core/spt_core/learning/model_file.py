@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
@@ -24,6 +24,11 @@ from spt_core.learning.model_card import (
     Stage,
     model_metadata,
     read_model_card,
+)
+from spt_core.learning.model_checks import (
+    check_architecture,
+    check_numbers,
+    check_statistics,
 )
 from spt_core.learning.standardising import (
     SITE_MEAN,
@@ -183,31 +188,54 @@ def load_model(
     """Load a model file, ready to use."""
     path = Path(path)
     card = read_model_card(path)
-    encoder = _build(path, card.architecture)
-    parts: dict[str, dict[str, Tensor]] = {ENCODER: {}, CLASSIFIER: {}, STATISTICS: {}}
-    with safe_open(path, "pt", device=str(device)) as file:
-        for key in file.keys():  # noqa: SIM118 - it is no mapping
-            part, _, rest = key.partition(".")
-            parts.setdefault(part, {})[rest] = file.get_tensor(key)
-    _load(path, encoder, parts[ENCODER])
+    kind = AGGREGATORS.get(card.architecture.name)
+    if kind is None:
+        raise InputError(
+            f"{path.name} has an unknown architecture {card.architecture.name!r}."
+        )
+    shapes: dict[str, dict[str, tuple[int, ...]]] = {}
+    tensors: dict[str, dict[str, Tensor]] = {}
+    try:
+        with safe_open(path, "pt", device=str(device)) as file:
+            keys = list(file.keys())
+            for key in keys:
+                part, _, rest = key.partition(".")
+                shape = tuple(file.get_slice(key).get_shape())
+                shapes.setdefault(part, {})[rest] = shape
+            _check_parts(path, card, kind, shapes)
+            for key in keys:
+                part, _, rest = key.partition(".")
+                tensors.setdefault(part, {})[rest] = file.get_tensor(key)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path.name} cannot be read: {error}.") from error
+    for named in tensors.values():
+        check_numbers(path, named)
+    encoder = kind(**card.architecture.options)
+    _load(path, encoder, tensors.get(ENCODER, {}))
     classifier = None
-    if parts[CLASSIFIER]:
+    if tensors.get(CLASSIFIER):
         classifier = nn.Linear(encoder.dim, len(card.classes))
-        _load(path, classifier, parts[CLASSIFIER])
-    model = SlideModel(encoder.eval(), card, classifier, parts[STATISTICS])
+        _load(path, classifier, tensors[CLASSIFIER])
+    statistics = tensors.get(STATISTICS, {})
+    check_statistics(path, card, encoder.dim, shapes.get(STATISTICS, {}))
+    model = SlideModel(encoder.eval(), card, classifier, statistics)
     return model.to(device)
 
 
-def _build(path: Path, architecture: Architecture) -> Aggregator:
-    known = AGGREGATORS.get(architecture.name)
-    if known is None:
+def _check_parts(
+    path: Path,
+    card: ModelCard,
+    kind: type[Aggregator],
+    shapes: Mapping[str, Mapping[str, tuple[int, ...]]],
+) -> None:
+    """Refuse what does not go together, by the tensors' shapes alone."""
+    in_dim = card.architecture.options.get("in_dim", card.tokens.dim)
+    if in_dim != card.tokens.dim:
         raise InputError(
-            f"{path.name} has an unknown architecture {architecture.name!r}."
+            f"{path.name}: its encoder takes tokens of {in_dim:.6g} numbers, its card "
+            f"states {card.tokens.dim}."
         )
-    try:
-        return known(**architecture.options)
-    except (TypeError, ValueError) as error:  # options that it does not have
-        raise InputError(f"{path.name} cannot be built: {error}.") from error
+    check_architecture(path, kind, card.architecture, shapes.get(ENCODER, {}))
 
 
 def _load(path: Path, module: nn.Module, weights: dict[str, Tensor]) -> None:

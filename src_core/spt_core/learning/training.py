@@ -77,8 +77,7 @@ def train(
         folder = RunFolder(Path(settings.out))
         if cohort is None:
             cohort = _open(settings)
-        for remark in cohort.remarks:
-            yield Note(remark)
+        yield from cohort.notes()
         cohort = with_found_sites(cohort, settings)
         if settings.sites == FOUND:
             yield Note(

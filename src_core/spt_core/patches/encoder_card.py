@@ -139,6 +139,19 @@ class EncoderCard:
     trained_on: tuple[str, ...] = ()
     more: Mapping[str, Any] = the_rest()
 
+    def __post_init__(self) -> None:
+        for what, value, least, most in (
+            ("dim", self.dim, 1, 2**20),
+            ("patch_size", self.patch_size, 1, 2**16),
+            ("mpp", self.mpp, 1e-3, 1e3),
+            ("input_size", self.input_size, 1, 2**16),
+            ("resize_to", self.resize_to, 1, 2**16),
+            *(("mean", value, -1e3, 1e3) for value in self.mean),
+            *(("std", value, 1e-6, 1e3) for value in self.std),
+        ):
+            if value is not None and not least <= value <= most:
+                raise InputError(f"a {what} of {value:.6g} is not possible.")
+
     def seen_size(self, patch_size: int) -> int:
         """Pixels per side in which patches of a size are handed to the encoder."""
         return self.resize_to or self.input_size or patch_size

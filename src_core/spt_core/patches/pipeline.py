@@ -295,6 +295,9 @@ class Pipeline:
             pixels = pixels[torch.from_numpy(readable)]
         if len(pixels) and not job.cancelled:
             x = self._features(pixels, job)
+            if not x.isfinite().all():
+                job.broken = "its encoder makes NaN or infinity of some patches"
+                return Encoded(job, rows[:0], x[:0].numpy(), rows[:0])
         else:
             x = torch.empty(0, self.encoder.card.dim)
             readable = readable & False

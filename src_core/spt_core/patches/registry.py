@@ -33,7 +33,7 @@ from spt_core.patches.known_entry import KnownEncoder
 from spt_core.patches.listing import how_to_get
 from spt_core.patches.published import published_training
 from spt_core.patches.store import stored_file
-from spt_core.weights_file import fill, read_weights, unwrapped
+from spt_core.weights_file import fill, read_weights, refuse_misfit, unwrapped
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,14 @@ def load_encoder(name: str, weights_file: Path | None = None) -> TorchEncoder:
         own = bundled.encoder_path()
     if own is not None and (weights_file is None or read_encoder_card(own)):
         card = _file_card(own)
-        module = build_module(str(card.architecture))
-        fill(module, read_weights(own), own)
+        state = read_weights(own)
+        built = str(card.architecture)
+        if built not in _registered:
+            # By its shapes alone: a large model is not built for a small file.
+            with torch.device("meta"):
+                refuse_misfit(build_module(built), state, own)
+        module = build_module(built)
+        fill(module, state, own)
         return TorchEncoder(module, card)
     entry = find_encoder(name)
     card = entry.card

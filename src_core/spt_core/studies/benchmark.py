@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spt_core.errors import InputError
-from spt_core.events import Note, Progress
+from spt_core.events import LeftOut, Note, Progress
 from spt_core.files import held_by_one, written_whole
 from spt_core.insight.results import pseudonym
 from spt_core.studies.bench import Bench, open_bench
@@ -56,6 +56,8 @@ def benchmark(settings: BenchmarkSettings, *, command: str = "") -> Events:
     bench = open_bench(settings)
     for remark in (*bench.notes, *bench.remarks):
         yield Note(remark)
+    for sentence in bench.cohort.left_out:
+        yield LeftOut(sentence)
     with held_by_one(out / ".lock") as is_ours:
         if not is_ours:
             raise InputError(f"Another process is at work in {out}.")

@@ -140,7 +140,8 @@ def evaluate(
         cohort = cohort.from_site(site)
     names = [slide.name for slide in cohort]
     # These name slides and patients: for whoever runs this, not for the report.
-    for remark in (*cohort.remarks, *check_labels(labels, names, supervised=True)):
+    yield from cohort.notes()
+    for remark in check_labels(labels, names, supervised=True):
         yield Note(remark)
     if isinstance(model, str):
         model = pooling_model(model, cohort)

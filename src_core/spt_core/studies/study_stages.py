@@ -139,8 +139,7 @@ class Work:
 
     def _choose(self, labels: Labels | None) -> Generator[Any, None, ChosenRun]:
         cohort = open_cohort(self.features, labels)
-        for remark in cohort.remarks:
-            yield Note(remark)
+        yield from cohort.notes()
         run = choose_run(self.folder, cohort, self._recipe())
         self.recorder.run = run.run.number
         for note in run.notes:

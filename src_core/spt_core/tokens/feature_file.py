@@ -17,6 +17,13 @@ from spt_core.files import written_whole
 from spt_core.tokens import foreign, layout
 from spt_core.tokens.lattice import cells_of, likely_step
 from spt_core.tokens.rows import RowSource, locate_rows
+from spt_core.tokens.schema import (
+    check_attributes,
+    check_datasets,
+    check_lattice,
+    check_places,
+    is_short,
+)
 from spt_core.tokens.tokens import TokenFacts, Tokens
 
 # A microscope's "20x" is 0.5 micrometres per pixel.
@@ -56,7 +63,13 @@ def read_tokens(
     index = read_index(
         path, encoder=encoder, mpp=mpp, patch_size=patch_size, title=title
     )
-    x = index.rows.read_all()
+    try:
+        x = index.rows.read_all()
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise InputError(
+            f"{title or Path(path).name}: its features cannot be read ({error}). "
+            "Encode this slide again."
+        ) from error
     if dtype is not None:
         x = x.astype(dtype, copy=False)
     if not np.isfinite(x).all():
@@ -94,20 +107,26 @@ def read_index(
                 if other is not None:
                     return _of_foreign(other, given)
             _check_layout(name, file)
+            check_datasets(name, file)
             # By h5py's lower layer: opening ten thousand slides takes a third as long.
             coords = h5py.h5d.open(file.id, layout.COORDS.encode())
             attributes = {**_attributes(coords), **_attributes(file.id)}
-            l0_xy, g_rc = _pairs(coords), None
+            l0_xy, g_rc = _pairs(name, layout.COORDS, coords), None
             if layout.GRID.encode() in file.id:
-                g_rc = _pairs(h5py.h5d.open(file.id, layout.GRID.encode()))
+                grid = h5py.h5d.open(file.id, layout.GRID.encode())
+                g_rc = _pairs(name, layout.GRID, grid)
             rows = locate_rows(path, file[layout.FEATURES])
     except FileNotFoundError as error:
         raise InputError(f"There is no feature file {title or path}.") from error
-    except OSError as error:
+    except InputError:
+        raise
+    # Whatever h5py raises, by where the file is wrong.
+    except Exception as error:
         raise InputError(
             f"{name} cannot be read as a feature file ({error}). If a run that "
             "wrote it was stopped, encode this slide again."
         ) from error
+    check_attributes(name, attributes)
     if rows.shape[0] != len(l0_xy) or (g_rc is not None and len(g_rc) != len(l0_xy)):
         raise InputError(
             f"{name} holds {rows.shape[0]} features but {len(l0_xy)} coordinates. "
@@ -119,8 +138,11 @@ def read_index(
     facts = _complete(facts, **given)
     if g_rc is None:
         p, off = cells_of(l0_xy, facts.l0_step_xy or (1, 1))
-        return TokenIndex(p, l0_xy, replace(facts, off_lattice=off), rows)
-    return TokenIndex(g_rc - np.asarray(facts.g_origin), l0_xy, facts, rows)
+        facts = replace(facts, off_lattice=off)
+    else:
+        p = g_rc - np.asarray(facts.g_origin)
+    check_lattice(name, p)
+    return TokenIndex(p, l0_xy, facts, rows)
 
 
 def _of_foreign(other: foreign.ForeignFile, given: dict[str, Any]) -> TokenIndex:
@@ -217,26 +239,25 @@ def _check_layout(name: str, file: h5py.File) -> None:
             "feature file holds 'features' (n, d) and 'coords' (n, 2), as TRIDENT, "
             "CLAM and 'spt encode' write them."
         )
-    features = h5py.h5d.open(file.id, layout.FEATURES.encode())
-    shape = features.shape
+    shape = h5py.h5d.open(file.id, layout.FEATURES.encode()).shape
     if not (len(shape) == 2 or (len(shape) == 3 and shape[0] == 1)):
         raise InputError(f"{name}: 'features' is {shape}, not (n, d).")
-    if features.dtype.kind != "f":
-        raise InputError(f"{name}: 'features' are not floating-point numbers.")
 
 
-def _pairs(dataset: h5py.h5d.DatasetID) -> NDArray[np.int64]:
+def _pairs(name: str, what: str, dataset: h5py.h5d.DatasetID) -> NDArray[np.int64]:
     values = np.empty(dataset.shape, dataset.dtype)
     if values.size:
         dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, values)
-    return values.reshape(-1, 2).astype(np.int64, copy=False)
+    values = values.reshape(-1, 2)
+    check_places(name, what, values)
+    return values.astype(np.int64, copy=False)
 
 
 def _attributes(place: h5py.h5d.DatasetID | h5py.h5g.GroupID) -> dict[str, Any]:
     found = {}
     for index in range(h5py.h5a.get_num_attrs(place)):
         attribute = h5py.h5a.open(place, index=index)
-        if attribute.shape is not None:  # not empty
+        if attribute.shape is not None and is_short(attribute):  # not empty
             value = np.empty(attribute.shape, attribute.dtype)
             attribute.read(value)
             found[attribute.name.decode()] = value[()]

@@ -1,0 +1,51 @@
+"""Bad feature files: a sentence each, and the others go on."""
+
+import csv
+import sys
+
+import pytest
+
+from spt_core.cli import main
+from spt_core.learning.cohort import open_cohort
+from tests.attack import forks
+from tests.attack.feature_files import cases, good_file
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks and limits")
+
+
+def test_every_bad_feature_file_is_a_sentence(tmp_path):
+    good = good_file(tmp_path / "good.h5")
+    table = forks.Table()
+    for name, case in cases(good, tmp_path, seed=1, count=120):
+        table.add("features", name, *forks.run(case))
+    assert not table.failed, str(table)
+    assert table.counts["features"]["sentence"] > 60
+
+
+def test_a_folder_goes_on_without_its_bad_files(tmp_path, capsys):
+    for number in range(6):
+        good_file(tmp_path / f"s{number}.h5", seed=number)
+    (tmp_path / "s2.h5").write_bytes(b"not hdf5")
+    content = (tmp_path / "s4.h5").read_bytes()
+    (tmp_path / "s4.h5").write_bytes(content[: len(content) // 2])
+    cohort = open_cohort(tmp_path)
+    assert [slide.name for slide in cohort] == ["s0", "s1", "s3", "s5"]
+    assert [one.split()[0] for one in cohort.left_out] == ["s2.h5", "s4.h5"]
+    out = tmp_path / "embedded.csv"
+    arguments = ["embed", str(tmp_path), "--model", "mean", "--out", str(out)]
+    assert main([*arguments, "--include-slide-name"]) == 1
+    said = capsys.readouterr().err
+    assert "s2.h5" in said
+    assert "s4.h5" in said
+    with out.open() as file:
+        assert [row["slide"] for row in csv.DictReader(file)] == [
+            slide.name for slide in cohort
+        ]
+
+
+def test_a_folder_of_bad_files_alone_is_one_sentence(tmp_path, capsys):
+    (tmp_path / "a.h5").write_bytes(b"x")
+    out = tmp_path / "e.csv"
+    assert main(["embed", str(tmp_path), "--model", "mean", "--out", str(out)]) == 1
+    assert "a.h5 cannot be read as a feature file" in capsys.readouterr().err
+    assert not out.exists()
