@@ -1,13 +1,13 @@
 """``spt embed``: one embedding per slide, to compute with elsewhere."""
 
 import argparse
-import csv
 from pathlib import Path
 
 import numpy as np
 
 from spt_core.commands.console import Console
 from spt_core.commands.options import add_options
+from spt_core.csv_files import write_rows
 from spt_core.errors import InputError
 from spt_core.events import Note
 from spt_core.files import written_whole
@@ -79,8 +79,6 @@ def write_embeddings(path: Path, called: list[str], h: np.ndarray) -> None:
         if path.suffix.lower() == ".npz":
             np.savez(temporary, slide=np.array(called, np.str_), embedding=h)
             return
-        with temporary.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["slide", *(f"h{i}" for i in range(h.shape[1]))])
-            for name, row in zip(called, h.tolist(), strict=True):
-                writer.writerow([name, *row])
+        head = ["slide", *(f"h{i}" for i in range(h.shape[1]))]
+        rows = zip(called, h.tolist(), strict=True)
+        write_rows(temporary, [head, *([name, *row] for name, row in rows)])

@@ -1,7 +1,6 @@
 """``spt predict``: class probabilities for each slide."""
 
 import argparse
-import csv
 import json
 import tempfile
 from collections.abc import Generator, Mapping
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from spt_core import bundled
 from spt_core.commands.console import Console
 from spt_core.commands.options import add_options, settings_from
+from spt_core.csv_files import write_rows
 from spt_core.errors import InputError
 from spt_core.events import Note
 from spt_core.files import written_whole
@@ -321,10 +321,8 @@ def write_predictions(path: Path, found: list["Prediction"], *, names: bool) -> 
             return
         classes = list(dict.fromkeys(c for r in records for c in r["probabilities"]))
         plain = ("slide", "verdict", "answer", "number", "seen", "total", "trained_on")
-        with temporary.open("w", newline="", encoding="utf-8") as file:
-            table = csv.writer(file)
-            table.writerow((*plain, *classes, "sentence"))
-            for one in records:
-                shares = [one["probabilities"].get(name) for name in classes]
-                row = [one[name] for name in plain]
-                table.writerow((*row, *shares, one["sentence"]))
+        rows = [(*plain, *classes, "sentence")]
+        for one in records:
+            shares = [one["probabilities"].get(name) for name in classes]
+            rows.append((*(one[name] for name in plain), *shares, one["sentence"]))
+        write_rows(temporary, rows)

@@ -1,11 +1,10 @@
 """Which slides a folder holds, and the summary that a run leaves behind."""
 
-import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from spt_core.csv_files import write_csv
 from spt_core.errors import InputError
-from spt_core.files import written_whole
 from spt_core.patches.settings import SlideResult
 from spt_core.slides.folders import slides_in
 
@@ -35,13 +34,7 @@ def find_slides(paths: Iterable[Path]) -> list[Path]:
 def write_summary(folder: Path, results: Sequence[SlideResult]) -> Path:
     """Write ``summary.csv``: one line per slide."""
     path = folder / SUMMARY
-    with (
-        written_whole(path) as temporary,
-        temporary.open("w", newline="", encoding="utf-8") as file,
-    ):
-        table = csv.writer(file)
-        table.writerow(_COLUMNS)
-        table.writerows(_row(result) for result in results)
+    write_csv(path, _COLUMNS, (_row(result) for result in results))
     return path
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from spt_core._version import __version__
+from spt_core.csv_files import write_csv
 from spt_core.files import written_whole
 from spt_core.insight.html_page import versions
 from spt_core.notice import NOT_FOR_DIAGNOSIS
@@ -26,7 +27,7 @@ from spt_core.studies.benchmark_words import (
 from spt_core.studies.calibration_scores import reliability
 from spt_core.studies.scores import METRICS, ORDERED_METRICS, fold_scores
 from spt_core.studies.split_files import write_named_splits
-from spt_core.studies.table_text import markdown, without_nan, write_csv
+from spt_core.studies.table_text import markdown, without_nan
 
 LIBRARIES = ("numpy", "scikit-learn", "torch")
 # Names of columns of ``tables.csv`` after each metric's.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from spt_core._version import __version__
+from spt_core.csv_files import write_csv
 from spt_core.files import written_whole
 from spt_core.learning.model_card import Calibration
 from spt_core.notice import NOT_FOR_DIAGNOSIS
@@ -15,10 +16,10 @@ from spt_core.studies.scores import TABLE_METRICS
 from spt_core.studies.table import SLIDES
 from spt_core.studies.table_text import (
     TITLES,
+    markdown,
     markdown_table,
     score_cell,
     without_nan,
-    write_csv,
 )
 
 
@@ -35,9 +36,10 @@ def table(found: Evaluation) -> str:
 
 
 def page(found: Evaluation, model_name: str) -> str:
-    said = "".join(f"- {remark}\n" for remark in found.remarks)
+    said = "".join(f"- {markdown(remark)}\n" for remark in found.remarks)
     return (
-        f"# Evaluation of {model_name}\n\n{how(found)}\n\n{table(found)}\n\n"
+        f"# Evaluation of {markdown(model_name)}\n\n{markdown(how(found))}\n\n"
+        f"{table(found)}\n\n"
         f"{what_it_means(found)}\n\n{said}\nnapari-spt {__version__}. "
         f"{NOT_FOR_DIAGNOSIS}\n"
     )

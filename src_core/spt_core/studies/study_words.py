@@ -14,6 +14,7 @@ from spt_core.studies.benchmark_words import is_shown, p_cell, site_sentences
 from spt_core.studies.methods import LINEAR, OWN
 from spt_core.studies.paired import Difference, holm, paired_difference
 from spt_core.studies.study_settings import COMPARED, Goal, StudySettings
+from spt_core.studies.table_text import markdown
 
 CALLED = {
     "mean": "averaging patches",
@@ -183,9 +184,9 @@ def write_result(
     facts: dict[str, Any],
 ) -> None:
     """Write ``RESULT.md`` and ``result.json``."""
-    lines = [f"# {settings.title or 'What the study found'}", ""]
+    lines = [f"# {markdown(settings.title or 'What the study found')}", ""]
     for one in said:
-        lines += [one, ""]
+        lines += [one.replace("<", "&lt;").replace("[", "\\["), ""]
     rows: list[dict[str, Any]] = []
     if found is not None:
         lines += [

@@ -21,6 +21,7 @@ COLUMNS = ("slide", "label", "patient", "site", "split", "mpp")
 SPLITS = ("train", "val", "test")
 SPLIT_WORDS = {"training": "train", "valid": "val", "validation": "val", "tune": "val"}
 SHOWN = 10
+_LEAST_MPP, _MOST_MPP = 1e-3, 1e3
 
 
 # A patient in the barcodes of The Cancer Genome Atlas: project, site, participant.
@@ -312,7 +313,13 @@ def _row(
         try:
             mpp = float(cells["mpp"])
         except ValueError:
-            wrong.append(f"line {line}: mpp is {cells['mpp']!r}, not a number")
+            wrong.append(f"line {line}: mpp is {cells['mpp'][:40]!r}, not a number")
+        else:
+            if not _LEAST_MPP <= mpp <= _MOST_MPP:
+                wrong.append(
+                    f"line {line}: mpp is {cells['mpp'][:40]!r}, not the size of a "
+                    "pixel in micrometres"
+                )
     return SlideLabel(
         slide=slide_name(cells["slide"].removesuffix(layout.ENDING)),
         label=cells.get("label"),

@@ -5,10 +5,12 @@ import io
 import re
 import zipfile
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
+from spt_core.csv_files import csv_cell
 from spt_core.errors import InputError
 from spt_core.files import written_whole
 
@@ -16,6 +18,7 @@ Row = dict[str, str]
 
 # Of one part of a workbook, unpacked: a labels file has some megabytes at most.
 MOST_BYTES = 200_000_000
+LONGEST_CELL = 10_000
 _MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _LINK = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 
@@ -60,6 +63,8 @@ def read_cells(
 ) -> tuple[list[str], list[list[str]]]:
     """The names of the columns as they are written, and the cells of all rows."""
     try:
+        if path.stat().st_size > 10 * MOST_BYTES:
+            raise InputError(f"{path.name} is larger than any {what}.")
         data = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"There is no {what} {path}.") from None
@@ -76,7 +81,31 @@ def read_cells(
     if not table:
         raise InputError(f"{path.name} is empty. It needs the columns {columns}.")
     header = [name.strip() for name in table[0]]
+    _refuse_unclear(path.name, header, table)
     return header, table[1:]
+
+
+def _refuse_unclear(
+    name: str, header: Sequence[str], table: Sequence[Sequence[str]]
+) -> None:
+    """Refuse what can be read in two ways, or was not meant so."""
+    for column, count in Counter(one.lower() for one in header if one).items():
+        if count > 1:
+            raise InputError(
+                f"{name} has {count} columns {column[:40]!r}. Give each a name of its "
+                "own, or remove the others."
+            )
+    for line, row in enumerate(table, start=1):
+        if any(len(cell) > LONGEST_CELL for cell in row):
+            raise InputError(
+                f"{name}: row {line} has a cell that is longer than any name. Is a "
+                "quotation mark not closed?"
+            )
+        if len(row) > len(header) and any(cell.strip() for cell in row[len(header) :]):
+            raise InputError(
+                f"{name}: row {line} has {len(row)} cells for {len(header)} columns. "
+                "Put text that holds the delimiter in quotation marks."
+            )
 
 
 def guessed_columns(header: Sequence[str]) -> dict[str, str]:
@@ -100,7 +129,9 @@ def write_table(path: Path, header: Sequence[str], rows: Iterable[Row]) -> None:
     ):
         writer = csv.DictWriter(file, header, restval="", extrasaction="ignore")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(
+            {name: csv_cell(cell) for name, cell in row.items()} for row in rows
+        )
 
 
 def _plain(name: str) -> str:
@@ -117,19 +148,31 @@ def _named(names: Sequence[str], row: Sequence[str]) -> Row:
 
 
 def _separated(data: bytes, name: str) -> list[list[str]]:
-    text = _decoded(data, name)
-    first = text.lstrip("\r\n").split("\n", 1)[0]
-    if first.lower().startswith("sep="):  # as Excel writes for itself
-        delimiter, text = first[4:5], text.lstrip("\r\n")[len(first) + 1 :]
-    else:
-        delimiter = max(",;\t", key=first.count)
+    text = _decoded(data, name).replace("\r\n", "\n").replace("\r", "\n").lstrip("\n")
+    first = text.split("\n", 1)[0]
+    stated = first.strip().strip('"')
+    delimiter = ""
+    if stated.lower().startswith("sep="):  # as Excel writes for itself
+        delimiter, text = stated[4:5], text[len(first) + 1 :]
+        first = text.split("\n", 1)[0]
+    if delimiter not in (",", ";", "\t"):
+        outside = "".join(first.split('"')[::2])
+        delimiter = max(",;\t", key=outside.count)
     reader = csv.reader(
-        io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True
+        io.StringIO(text, newline=""),
+        delimiter=delimiter,
+        skipinitialspace=True,
+        strict=True,
     )
     try:
         table = list(reader)
     except csv.Error as error:
-        raise InputError(f"{name} is no table that can be read: {error}.") from None
+        why = str(error)
+        if "unexpected end of data" in why:
+            why = "a quotation mark is opened and never closed"
+        elif "field larger" in why:
+            why = "a cell is longer than any name"
+        raise InputError(f"{name}, up to line {reader.line_num}: {why}.") from None
     while table and not any(table[0]):
         del table[0]
     return table

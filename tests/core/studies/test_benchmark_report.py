@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
 
+from spt_core.csv_files import csv_cell
 from spt_core.insight.html_page import html_page
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.studies.benchmark_files import (
@@ -26,7 +27,7 @@ from spt_core.studies.methods import KNN, OWN
 from spt_core.studies.paired import Difference
 from spt_core.studies.scores import OutOfFold
 from spt_core.studies.table import Score
-from spt_core.studies.table_text import csv_cell, markdown, without_nan
+from spt_core.studies.table_text import markdown, without_nan
 from tests.core.studies.browser import loaded_by
 from tests.core.studies.made_benchmark import CLASSES, SITES, made_benchmark
 

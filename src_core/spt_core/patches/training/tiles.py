@@ -13,8 +13,8 @@ from spt_core.tokens.labels import (
     SPLIT_WORDS,
     SPLITS,
     patients_in_two_splits,
-    read_table,
 )
+from spt_core.tokens.tables import read_table
 
 TILE_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _SHOWN = 5
