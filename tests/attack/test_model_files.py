@@ -45,10 +45,10 @@ def test_every_bad_file_is_a_sentence(tmp_path, kind, make, use):
     good = make(tmp_path / "good.safetensors")
     assert use(good)
     table = forks.Table()
-    for name, case in cases(good, use, tmp_path, seed=2, count=80):
+    for name, case in cases(good, use, tmp_path, seed=2, count=30):
         table.add(kind, name, *forks.run(case))
     assert not table.failed, str(table)
-    assert table.counts[kind]["sentence"] > 40
+    assert table.counts[kind]["sentence"] > 12
 
 
 @pytest.mark.parametrize(
