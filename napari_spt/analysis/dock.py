@@ -21,6 +21,7 @@ from napari_spt.analysis.questions_panel import QuestionsPanel
 from napari_spt.analysis.regions_panel import RegionsPanel
 from napari_spt.analysis.run_panel import RunPanel
 from napari_spt.analysis.session import Session
+from napari_spt.analysis.site_panel import SitePanel
 from napari_spt.analysis.slide_panel import SlidePanel
 from napari_spt.analysis.tissue_panel import TissuePanel
 from napari_spt.analysis.view_panel import ViewPanel
@@ -78,6 +79,7 @@ class AnalysisDock(QWidget):
         state, viewer = self.state, self.viewer
         self.slide = SlidePanel(state, viewer)
         self.model = ModelPanel(state)
+        self.site = SitePanel(state)
         self.run = RunPanel(state)
         self.answer = AnswerPanel(state)
         self.kinds = TissuePanel(state)
@@ -97,6 +99,7 @@ class AnalysisDock(QWidget):
         for widget in (
             self.slide,
             self.model,
+            self.site,
             self.run,
             self.answer,
             self.tabs,

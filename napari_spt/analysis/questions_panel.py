@@ -267,6 +267,7 @@ class QuestionsPanel(Panel):
             analysis.asked.model,
             l0_polygons,
             analysis.asked.device,
+            analysis.asked.site,
         )
         answered = partial(self._on_without_reply, analysis)
         self._without_request = self._session.ask(question, answered)
@@ -309,6 +310,7 @@ class QuestionsPanel(Panel):
             analysis.slide.name,
             analysis.asked.model,
             analysis.asked.device,
+            site=analysis.asked.site,
         )
         answered = partial(self._on_check_reply, analysis)
         self._check_request = self._session.ask(question, answered)

@@ -11,10 +11,11 @@ from napari_spt.analysis.words import progress_words, trouble_words
 from napari_spt.parts.activity import ActivityBar
 from napari_spt.parts.widgets import text
 from spt_core.engine.protocol import FailureKind, Step, Working
-from spt_core.insight.results import Verdict
+from spt_core.insight.results import RemarkKind, Verdict
 
 # Failures of a model, for which the tissue can still be mapped without one.
 OF_MODEL = (FailureKind.MODEL, FailureKind.OTHER_ENCODER, FailureKind.TOO_COARSE)
+OF_SITE = (RemarkKind.SITE_NOT_NAMED, RemarkKind.SITE_UNKNOWN)
 ANALYSE, MAP_TISSUE = "Analyse", "Map the tissue"
 NO_FIT = (
     "This model does not fit this slide: map the tissue without one, choose or open "
@@ -142,4 +143,7 @@ def _fits(analysis: Analysis) -> bool:
     if analysis.failure is not None:
         return analysis.failure.kind not in OF_MODEL
     found = analysis.prediction
-    return analysis.is_open or found is None or found.verdict != Verdict.UNLIKE
+    if analysis.is_open or found is None or found.verdict != Verdict.UNLIKE:
+        return True
+    # It may fit, once it is known where the slide is from.
+    return any(one.kind in OF_SITE for one in found.remarks)

@@ -152,6 +152,7 @@ class Session:
             batch_size=options.batch_size,
             stain=options.stain,
             class_map=state.model is not None,
+            site=state.site,
         )
         analysis = Analysis(
             layer, replace(source, path=path), asked, model_name=state.model_name

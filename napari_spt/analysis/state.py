@@ -79,6 +79,7 @@ class AnalysisState:
         self.view = view or MapSettings()
         self.options = options or Options()
         self.stated_mpp: dict[str, float] = {}  # the user's answers, by slide
+        self.stated_sites: dict[str, str] = {}  # the same
         self.is_preparing = False
         self.engine: Ready | None = None
         self.cache_bytes: int | None = None
@@ -136,6 +137,21 @@ class AnalysisState:
             self.stated_mpp.pop(key, None)
         else:
             self.stated_mpp[key] = mpp
+        self.options_changed.emit()
+
+    @property
+    def site(self) -> str | None:
+        """The user's word on where the chosen slide is from."""
+        return None if self.layer is None else self.stated_sites.get(key_of(self.layer))
+
+    def state_site(self, site: str | None) -> None:
+        """The user says where the chosen slide is from."""
+        if self.layer is None:
+            return
+        if site is None:
+            self.stated_sites.pop(key_of(self.layer), None)
+        else:
+            self.stated_sites[key_of(self.layer)] = site
         self.options_changed.emit()
 
     # How to analyse, and how to show

@@ -157,12 +157,12 @@ def remark_words(remark: Remark) -> str:
         case RemarkKind.SITE_NOT_NAMED:
             return (
                 "Which site the slide is from is not said, which this model needs to "
-                "know: it was judged by itself alone."
+                "know: it was judged by itself alone. Say it below the model."
             )
         case RemarkKind.SITE_UNKNOWN:
             return (
                 f"The model does not know the site {value}: the slide was judged by "
-                "itself alone. Add the site to the model from a handful of its slides."
+                "itself alone. Let the model learn it from a handful of its slides."
             )
 
 
