@@ -40,7 +40,13 @@ EFFORTS: dict[str, tuple[str, dict[str, object]]] = {
     "fits": ("What fits this computer", {}),
     "quick": (
         "A quick try: does all work?",
-        {"model": "small", "folds": 3, "steps": 40, "pretrain_steps": 40},
+        {
+            "model": "small",
+            "folds": 3,
+            "steps": 30,
+            "pretrain_steps": 30,
+            "pretrain_once": True,
+        },
     ),
     "paper": ("As in the paper (graphics card)", {"model": "paper"}),
 }

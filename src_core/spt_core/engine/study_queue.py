@@ -82,11 +82,10 @@ class StudyQueue:
         path = Path(path).absolute()
 
         def change(known: list[QueuedStudy]) -> list[QueuedStudy]:
-            others = [one for one in known if Path(one.path) != path]
-            before = next((one for one in known if Path(one.path) == path), None)
-            if before is not None and before.wanted and wanted:
-                return known
-            return [*others, QueuedStudy(str(path), wanted, time.time())]
+            new = QueuedStudy(str(path), wanted, time.time())
+            if wanted and any(Path(one.path) == path and one.wanted for one in known):
+                return [new if Path(one.path) == path else one for one in known]
+            return [*(one for one in known if Path(one.path) != path), new]
 
         self._change(change)
 

@@ -1,0 +1,134 @@
+"""Live curves of a training: how wrong it still is, and who its neighbours are."""
+
+import pyqtgraph as pg
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QVBoxLayout, QWidget
+
+from napari_spt.parts.widgets import text
+from napari_spt.training.reading import Points, Training
+
+TALL, SHORT = 170, 130
+MOST_POINTS = 1500
+# Told apart by colour-blind eyes, on both themes.
+LOSS, HELD_OUT, OF_CLASS, OF_SITE = "#4c9be8", "#e8933a", "#3fae7a", "#c06ab8"
+
+
+class CalmPlot(pg.PlotWidget):
+    """A plot that neither the wheel nor the mouse moves."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.setAccessibleName(name)
+        self.setMouseEnabled(x=False, y=False)
+        self.setMenuEnabled(False)
+        self.hideButtons()
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.getPlotItem().getAxis("bottom").enableAutoSIPrefix(False)
+        self.getPlotItem().getAxis("left").enableAutoSIPrefix(False)
+
+    def wheelEvent(self, event) -> None:
+        event.ignore()  # the dock is scrolled
+
+    def use_colours(self, ink: str, ground: str, font) -> None:
+        self.setBackground(ground)
+        for side in ("bottom", "left"):
+            axis = self.getPlotItem().getAxis(side)
+            axis.setPen(ink)
+            axis.setTextPen(ink)
+            axis.setTickFont(font)
+
+
+class Curves(QWidget):
+    """Loss and what was held out, the best point marked; neighbours below."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loss_words = text("", "How wrong it still is")
+        self.loss = CalmPlot("How wrong it still is, over the steps")
+        self.loss.setFixedHeight(TALL)
+        self.loss.setLogMode(x=False, y=True)
+        self.loss_line = self._line(self.loss, LOSS)
+        self.held_out_line = self._line(self.loss, HELD_OUT)
+        self.best = pg.ScatterPlotItem(size=11, symbol="star", pen=None, brush=HELD_OUT)
+        self.loss.addItem(self.best)
+        self.near_words = text("", "Neighbours of the same class")
+        self.near = CalmPlot("Neighbours of the same class, over the steps")
+        self.near.setFixedHeight(SHORT)
+        self.near.setYRange(0, 1)
+        self.class_line = self._line(self.near, OF_CLASS)
+        self.site_line = self._line(self.near, OF_SITE)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(2)
+        for widget in (self.loss_words, self.loss, self.near_words, self.near):
+            box.addWidget(widget)
+
+    @staticmethod
+    def _line(plot: CalmPlot, colour: str) -> pg.PlotDataItem:
+        line = pg.PlotDataItem(pen=pg.mkPen(colour, width=2))
+        plot.addItem(line)
+        return line
+
+    def show_training(self, training: Training) -> None:
+        _draw(self.loss_line, training.loss)
+        _draw(self.held_out_line, training.held_out)
+        best = training.best
+        points = [] if best is None or best[1] <= 0 else [best]
+        self.best.setData(
+            x=[x for x, _ in points],
+            # A scatter knows nothing of the logarithm of its plot.
+            y=[_log(y) for _, y in points],
+            brush=HELD_OUT if training.held_out else LOSS,
+        )
+        self.loss_words.setText(_loss_words(training))
+        has_near = bool(training.of_class)
+        self.near.setVisible(has_near)
+        self.near_words.setVisible(has_near)
+        if has_near:
+            _draw(self.class_line, training.of_class)
+            _draw(self.site_line, training.of_site)
+            self.near_words.setText(_near_words(training))
+
+    def use_colours(self, ink: str, ground: str) -> None:
+        for plot in (self.loss, self.near):
+            plot.use_colours(ink, ground, self.font())
+
+
+def _draw(line: pg.PlotDataItem, points: Points) -> None:
+    step = max(1, -(-len(points) // MOST_POINTS))
+    shown = points[::step]
+    if shown and shown[-1] != points[-1]:
+        shown = [*shown, points[-1]]
+    line.setData([x for x, _ in shown], [y for _, y in shown])
+
+
+def _log(value: float) -> float:
+    from math import log10
+
+    return log10(value)
+
+
+def _loss_words(training: Training) -> str:
+    if not training.loss:
+        return "<b>How wrong it still is</b> (lower is better)"
+    parts = [f"<span style='color:{LOSS}'>■</span> slides it learns from"]
+    if training.held_out:
+        parts.append(f"<span style='color:{HELD_OUT}'>■</span> slides held out")
+    best = training.best
+    star = f"; ★ best, step {best[0]:.0f}" if best else ""
+    return f"<b>How wrong it still is</b> (lower is better): {', '.join(parts)}{star}"
+
+
+def _near_words(training: Training) -> str:
+    last = training.of_class[-1][1]
+    words = (
+        "<b>Nearest slides are of the same</b> "
+        f"<span style='color:{OF_CLASS}'>■</span> class: {last:.0%}"
+    )
+    if not training.of_site:
+        return words
+    site = training.of_site[-1][1]
+    words += f", <span style='color:{OF_SITE}'>■</span> site: {site:.0%}"
+    if site > last:
+        words += ". The site is told better than the class: doubt the result."
+    return words

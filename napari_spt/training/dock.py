@@ -1,0 +1,365 @@
+"""The "Train" dock: data, goal, views, run, result; a face of ``spt study``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from napari.utils.notifications import show_info
+from qtpy.QtCore import QEvent, QSize, Qt
+from qtpy.QtWidgets import (
+    QDockWidget,
+    QFrame,
+    QHBoxLayout,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
+
+from napari_spt.parts.background import run_in_background
+from napari_spt.parts.focus_ring import FocusRing
+from napari_spt.parts.settings import remember, remembered
+from napari_spt.parts.tabs import Tabs
+from napari_spt.parts.tool_style import ground_of, ink_of, tool_style
+from napari_spt.parts.viewing import kept_with
+from napari_spt.parts.wheel import CalmWheel
+from napari_spt.parts.widgets import Column, text
+from napari_spt.training.data_panel import DataPanel
+from napari_spt.training.draft import StudyDraft
+from napari_spt.training.goal_panel import GoalPanel
+from napari_spt.training.reading import Look, Phase
+from napari_spt.training.run_panel import RunPanel
+from napari_spt.training.sampling import SampleMaker
+from napari_spt.training.study_list import StudyList
+from napari_spt.training.watching import (
+    Watcher,
+    ask_study,
+    begin_study,
+    go_on,
+    known_studies,
+)
+from spt_core.errors import InputError
+from spt_core.notice import NOT_FOR_DIAGNOSIS
+from spt_core.studies.study_folder import Request, StudyFolder
+from spt_core.studies.study_settings import StudySettings
+
+if TYPE_CHECKING:
+    from napari.viewer import Viewer
+
+NARROWEST, NARROWEST_LINES = 340, 18
+TALL = 600
+CHOSEN = "training_study"
+DATA, GOAL, RUN = "Data", "Goal", "Run"
+
+
+class TrainDock(QWidget):
+    """Pages over one draft and one watched study; what they want is done here."""
+
+    def __init__(self, napari_viewer: "Viewer") -> None:
+        super().__init__()
+        self.viewer = napari_viewer
+        self.is_closed = False
+        self._was_docked = False
+        self._phase: Phase | None = None
+        self._close_other()
+        self.queue = known_studies()
+        self.draft = StudyDraft()
+        self.watcher = Watcher(self.queue)
+        self.study: Path | None = None
+        self._make()
+        self._lay_out()
+        self._connect()
+        self.draft.take_remembered()
+        self._find_study()
+        self._use_theme()
+        self.show_start()
+
+    def _make(self) -> None:
+        self.list = StudyList()
+        self.data = DataPanel(self.draft)
+        self.goal = GoalPanel(self.draft)
+        self.run = RunPanel()
+        self.sampling = SampleMaker(self)
+        self.tabs = Tabs("training_tab")
+        self.start = QPushButton("Start")
+        self.start.setToolTip("Begin the study; it goes on when napari is closed")
+        self.why_not = text("", "What is missing before it can start")
+        self.copy = QPushButton("Copy as command")
+        self.copy.setToolTip("The same study for a terminal, on the clipboard")
+        self.footer = text(NOT_FOR_DIAGNOSIS)
+
+    def _lay_out(self) -> None:
+        column = Column()
+        box = QVBoxLayout(column)
+        box.setContentsMargins(10, 8, 10, 10)
+        box.setSpacing(6)
+        box.addWidget(self.list)
+        box.addWidget(self.tabs)
+        box.addStretch(1)
+        for name, page in ((DATA, self.data), (GOAL, self.goal), (RUN, self.run)):
+            self.tabs.add(name, page)
+        self.foot = QWidget()
+        foot = QVBoxLayout(self.foot)
+        foot.setContentsMargins(10, 6, 10, 6)
+        foot.setSpacing(4)
+        row = QHBoxLayout()
+        for button in (self.start, self.copy):
+            button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+            row.addWidget(button)
+        foot.addWidget(self.why_not)
+        foot.addLayout(row)
+        foot.addWidget(self.footer)
+        self.scroll = QScrollArea()
+        self.scroll.setWidgetResizable(True)
+        self.scroll.setFrameShape(QFrame.Shape.NoFrame)
+        self.scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.scroll.setWidget(column)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.setSpacing(0)
+        outer.addWidget(self.scroll)
+        outer.addWidget(self.foot)
+        self.rings = [FocusRing(column), FocusRing(self.foot)]
+        self.wheel = CalmWheel(self.scroll)
+        self.wheel.keep(column)
+        column.laid_out.connect(self._on_laid_out)
+        self._keep_wide()
+
+    def _connect(self) -> None:
+        self.data.checked.connect(self.show_start)
+        self.data.sample_asked.connect(self._make_sample)
+        self.sampling.said.connect(self.data.sample.setText)
+        self.sampling.done.connect(self._take_sample)
+        self.draft.changed.connect(self.show_start)
+        self.goal.advanced.opened.connect(lambda: self.wheel.keep(self.goal.advanced))
+        self.start.clicked.connect(self.begin)
+        self.copy.clicked.connect(self.copy_command)
+        self.list.chosen.connect(self.open_study)
+        self.list.new_asked.connect(self.new_study)
+        self.list.forgotten.connect(self._forget)
+        self.run.asked.connect(self._ask)
+        self.run.go_on_asked.connect(self._go_on)
+        self.watcher.looked.connect(self._on_look)
+        self.viewer.events.theme.connect(self._use_theme)
+
+    def _close_other(self) -> None:
+        """A window has one such dock."""
+        holder = kept_with(self.viewer, "train_dock", lambda _viewer: [])
+        for other in holder:
+            if not other.is_closed:
+                other.leave()
+        holder[:] = [self]
+
+    # The sample
+
+    def _make_sample(self) -> None:
+        self.data.sample.setEnabled(False)
+        self.sampling.make()
+
+    def _take_sample(self, folder: str, why: str) -> None:
+        self.data.sample.setEnabled(True)
+        self.data.sample.setText("Try the sample")
+        if why:
+            self.data.status.setText(why)
+            self.data.status.show()
+            return
+        self.draft.effort = "quick"
+        self.data.slides.chosen.emit(folder)
+
+    # A study
+
+    def _find_study(self) -> None:
+        """One that was being done when the dock was closed, else the last chosen."""
+        waiting = self.queue.waiting()
+        path = waiting[0].path if waiting else remembered(CHOSEN, "")
+        if path and (Path(path) / "study.yaml").exists():
+            self.open_study(str(path))
+            self.tabs.show_page(RUN)
+        else:
+            self.run.show_none()
+        self.list.show_studies(self.queue.studies(), self.study)
+
+    def open_study(self, path: str) -> None:
+        """Show a study that is there, and what it was asked."""
+        folder = StudyFolder(Path(path))
+        try:
+            settings = StudySettings.read(folder.settings)
+        except (InputError, OSError) as error:
+            show_info(str(error))
+            return
+        self._watch(folder.path)
+        self.queue.add(folder.path, wanted=self._is_wanted(folder.path))
+        self.draft.take(settings)
+
+    def _is_wanted(self, path: Path) -> bool:
+        return any(Path(one.path) == path for one in self.queue.waiting())
+
+    def new_study(self) -> None:
+        """Put another together from the same slides."""
+        self.watcher.stop()
+        self.study, self._phase = None, None
+        remember(CHOSEN, "")
+        self.run.show_none()
+        self.list.show_studies(self.queue.studies(), None)
+        self.draft.clear()
+        self.tabs.show_page(DATA)
+
+    def _forget(self, path: str) -> None:
+        if path:
+            self.queue.forget(Path(path))
+            self.new_study()
+
+    def _watch(self, path: Path) -> None:
+        self.study, self._phase = path, None
+        remember(CHOSEN, str(path))
+        self.run.show_none()
+        self.watcher.watch(path)
+
+    def begin(self) -> None:
+        """Start the study, or put it in the queue."""
+        try:
+            settings = self.draft.prepared_settings()
+            if StudyFolder(Path(settings.out)).is_held():
+                raise InputError("This study is at work: pause it before changing it.")
+            self.data.checker.stop()
+            folder = begin_study(settings, self.queue)
+        except (InputError, OSError) as error:
+            self.why_not.setText(str(error))
+            self.why_not.show()
+            return
+        self.draft.out = str(folder.path)
+        self.draft.keep()
+        self._watch(folder.path)
+        self.run.stands.setText("<b>Starting…</b>")
+        self.list.show_studies(self.queue.studies(), self.study)
+        self.tabs.choose(RUN)
+        self.start.setEnabled(False)
+
+    def _go_on(self) -> None:
+        if self.study is not None:
+            folder = StudyFolder(self.study)
+            self._in_background(lambda: go_on(folder, self.queue))
+
+    def _ask(self, request: Request) -> None:
+        if self.study is not None:
+            folder = StudyFolder(self.study)
+            self._in_background(lambda: ask_study(folder, request, self.queue))
+
+    def _in_background(self, work) -> None:
+        run_in_background(
+            work,
+            lambda _: None,
+            lambda error: self.run.says.setText(str(error)),
+            owner=self,
+        )
+
+    def _on_look(self, look: Look | None) -> None:
+        if look is None or self.is_closed or look.path != self.study:
+            return
+        self.run.show_look(look)
+        self.list.show_studies(look.studies, self.study, look.phase)
+        before, self._phase = self._phase, look.phase
+        if before is not look.phase:
+            self.show_start()
+
+    def copy_command(self) -> None:
+        from qtpy.QtGui import QGuiApplication
+
+        from spt_core.commands.written import study_command
+
+        try:
+            words = study_command(self.draft.settings())
+        except InputError as error:
+            self.why_not.setText(str(error))
+            self.why_not.show()
+            return
+        QGuiApplication.clipboard().setText(words)
+        self.copy.setText("Copied")
+
+    # What can be done now
+
+    def show_start(self) -> None:
+        """Whether it can start, and why not."""
+        at_work = self._phase is not None and self._phase.is_at_work
+        problem = "" if at_work else self.draft.problem()
+        if not problem and not at_work and self.data.findings.stops:
+            problem = "What stops the run is listed under Data."
+        ready = not problem and not at_work and self.data.is_looked_at
+        self.start.setEnabled(ready)
+        self.start.setVisible(not at_work)
+        self.start.setText(
+            "Start" if self.study is None else "Start with these settings"
+        )
+        self.copy.setEnabled(self.draft.has_data)
+        self.copy.setText("Copy as command")
+        self.why_not.setText(problem)
+        self.why_not.setVisible(bool(problem))
+
+    # The window around it
+
+    def sizeHint(self) -> QSize:
+        return QSize(self.scroll.minimumWidth(), TALL)
+
+    def _keep_wide(self) -> None:
+        lines = NARROWEST_LINES * self.footer.fontMetrics().height()
+        bar = self.scroll.verticalScrollBar().sizeHint().width()
+        width = max(NARROWEST, lines) + bar
+        if width != self.scroll.minimumWidth():
+            self.scroll.setMinimumWidth(width)
+            self._use_theme()
+
+    def _on_laid_out(self) -> None:
+        self._keep_wide()
+        for ring in self.rings:
+            ring.follow()
+
+    def _use_theme(self, _event: object = None) -> None:
+        theme = self.viewer.theme
+        style = tool_style(theme)
+        for widget in (
+            self.tabs.row,
+            self.goal.advanced.folded.button,
+            self.run.folded_notes.button,
+            self.list.forget_button,
+        ):
+            if widget.styleSheet() != style:
+                widget.setStyleSheet(style)
+        self.run.use_colours(ink_of(theme), ground_of(theme))
+        for ring in self.rings:
+            ring.use_colour(ink_of(theme))
+
+    # Coming and going
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ParentChange:
+            # napari takes the widget out of its dock when the dock is closed.
+            if self.parent() is None and self._was_docked:
+                self.shut_down()
+            self._was_docked = self.parent() is not None
+        return super().event(event)
+
+    def closeEvent(self, event: QEvent) -> None:
+        self.shut_down()
+        super().closeEvent(event)
+
+    def leave(self) -> None:
+        """Make room for another dock of the same window."""
+        self.shut_down()
+        above: QWidget | None = self.parentWidget()
+        while above is not None and not isinstance(above, QDockWidget):
+            above = above.parentWidget()
+        if above is not None:
+            above.close()
+
+    def shut_down(self) -> None:
+        """Leave the window; a study that runs goes on."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.watcher.stop()
+        self.data.stop()
+        self.sampling.stop()
+        self.draft.close()
+        for ring in self.rings:
+            ring.close_ring()
+        self.viewer.events.theme.disconnect(self._use_theme)

@@ -1,0 +1,478 @@
+"""The training dock in a real viewer: data, goal, run; found again, and never lost."""
+
+import csv
+import re
+
+import pytest
+from napari.settings import get_settings
+from qtpy.QtCore import QCoreApplication, QEvent, QPoint, Qt
+from qtpy.QtGui import QGuiApplication
+from qtpy.QtTest import QTest
+from qtpy.QtWidgets import QLabel, QPushButton
+
+from napari_spt.training.draft import free_folder
+from napari_spt.training.labels_source import LabelsSource
+from napari_spt.training.reading import Phase, phase_of
+from napari_spt.training.words import cell_words, plain, until_words
+from spt_core.studies.study_finding import About, Finding, Rank
+from spt_core.studies.study_folder import Request
+from tests.core.studies.benchmarks import write_benchmark_cohort
+from tests.core.test_tables import workbook
+from tests.plugin.dock_tools import controls_of, words_of
+from tests.plugin.test_analysis_words import JARGON, cut_off
+from tests.plugin.training_tools import RecordedStudy, epochs, validation
+
+SLOW = 60_000
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cohort")
+    return write_benchmark_cohort(folder, patients=24, slides_each=1, sites=2)
+
+
+@pytest.fixture
+def open_train(make_napari_viewer):
+    """Open the dock through the manifest; all is closed afterwards."""
+    docks = []
+
+    def opened(viewer=None, **options):
+        viewer = viewer or make_napari_viewer(**options)
+        _, dock = viewer.window.add_plugin_dock_widget("napari-spt", "Train")
+        docks.append((viewer, dock))
+        return viewer, dock
+
+    yield opened
+    for viewer, dock in docks:
+        if not dock.is_closed:
+            viewer.window.remove_dock_widget(dock)
+        assert dock.is_closed
+        dock.deleteLater()
+    docks.clear()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    QCoreApplication.processEvents()
+
+
+@pytest.fixture
+def recorded(tmp_path, cohort):
+    study = RecordedStudy(
+        tmp_path / "study", cohort / "features", cohort / "labels.csv"
+    )
+    yield study
+    study.let_go()
+
+
+# Data
+
+
+def test_from_a_folder_to_a_list_of_findings(open_train, cohort, qtbot):
+    _, dock = open_train()
+    assert not dock.start.isEnabled()
+    assert "Choose a folder" in dock.why_not.text()
+    dock.data.features.chosen.emit(str(cohort / "features"))
+    assert dock.draft.aim == "pretrain"
+    dock.data.labels.chosen.emit(str(cohort / "labels.csv"))
+    assert dock.draft.aim == "both"  # where there are labels
+    assert dock.goal.buttons["both"].isChecked()
+    assert dock.data.lists["patient"].currentText() == "patient"
+    qtbot.waitUntil(lambda: dock.start.isEnabled(), timeout=SLOW)
+    ranks = {one.rank for one in dock.data.findings.found}
+    assert ranks == {Rank.DOUBTFUL, Rank.FINE}  # 24 patients are few
+    shown = dock.data.findings.parts[Rank.DOUBTFUL].text()
+    assert "24 patients" in shown
+    assert "Add slides of more patients" in shown
+    assert dock.data.findings.parts[Rank.STOPS].isHidden()
+    # What is asked too much of the data stops it, and says what to do.
+    dock.draft.set(advanced={"folds": 20})
+    assert not dock.start.isEnabled()
+    qtbot.waitUntil(lambda: dock.data.findings.stops, timeout=SLOW)
+    assert "Too few patients for 20 rounds" in dock.data.findings.parts[
+        Rank.STOPS
+    ].text().replace("&#8203;", "")
+    assert not dock.start.isEnabled()
+    assert "listed under Data" in dock.why_not.text()
+
+
+@pytest.mark.parametrize("about", About)
+@pytest.mark.parametrize("rank", Rank)
+def test_each_finding_is_shown_with_its_remedy(qtbot, rank, about):
+    from napari_spt.training.findings_list import FindingsList
+
+    shown = FindingsList()
+    qtbot.addWidget(shown)
+    shown.add(Finding(rank, about, "What was found.", "What to do."))
+    words = shown.parts[rank].text()
+    assert "What was found." in words
+    assert "What to do." in words
+    assert shown.stops == (rank is Rank.STOPS)
+    shown.clear()
+    assert all(part.isHidden() for part in shown.parts.values())
+
+
+def test_columns_are_guessed_shown_and_changed(open_train, cohort, tmp_path):
+    path = workbook(
+        tmp_path / "cases.xlsx",
+        "".join(
+            f'<row r="{n}">'
+            + "".join(
+                f'<c r="{letter}{n}" t="inlineStr"><is><t>{cell}</t></is></c>'
+                for letter, cell in zip("ABC", cells, strict=True)
+            )
+            + "</row>"
+            for n, cells in enumerate(
+                (
+                    ("Case ID", "File name", "Diagnosis"),
+                    ("p1", "a.svs", "x"),
+                    ("p2", "b.svs", "y"),
+                ),
+                start=1,
+            )
+        ),
+    )
+    _, dock = open_train()
+    dock.draft.set(features=str(cohort / "features"), out=str(tmp_path / "out"))
+    dock.data.take_labels(str(path))
+    lists = dock.data.lists
+    assert [lists[name].currentText() for name in ("slide", "label", "patient")] == [
+        "File name",
+        "Diagnosis",
+        "Case ID",
+    ]
+    assert "2 labelled slides: x 1, y 1." in dock.data.summary.text()
+    # Columns of other names are written down as the command reads them.
+    settings = dock.draft.prepared_settings()
+    assert settings.labels == str(tmp_path / "out/labels.csv")
+    with open(settings.labels, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0] == {"slide": "a.svs", "label": "x", "patient": "p1"}
+    lists["label"].setCurrentIndex(0)
+    lists["label"].activated.emit(0)
+    assert "Say which column" in dock.data.summary.text()
+    assert not dock.start.isEnabled()
+    lists["label"].setCurrentText("Case ID")
+    lists["label"].activated.emit(1)
+    assert dock.draft.labels.columns["label"] == "Case ID"
+
+
+def test_labels_given_slide_by_slide(open_train, sample, tmp_path, qtbot):
+    _, dock = open_train()
+    dock.draft.set(slides=str(sample.parent), out=str(tmp_path / "out"))
+    dock.data.by_hand.setChecked(True)
+    table = dock.data.table
+    qtbot.waitUntil(lambda: table.rowCount() == 1, timeout=SLOW)
+    assert table.item(0, 0).text() == "sample"
+    qtbot.waitUntil(lambda: not table.item(0, 0).icon().isNull(), timeout=SLOW)
+    table.setCurrentCell(0, 1)
+    table.paste("glandular\tp7\n")
+    assert dock.draft.labels.table == {
+        "sample": {"label": "glandular", "patient": "p7"}
+    }
+    assert dock.draft.aim == "both"
+    settings = dock.draft.prepared_settings()
+    with open(settings.labels, newline="") as file:
+        assert list(csv.DictReader(file)) == [
+            {"slide": "sample", "label": "glandular", "patient": "p7"}
+        ]
+    # Patients are remembered nowhere else.
+    assert "p7" not in str(dock.draft.labels.plain())
+
+
+# Goal
+
+
+def test_goals_settings_and_the_command(open_train, cohort, tmp_path):
+    _, dock = open_train()
+    dock.draft.set(features=str(cohort / "features"), out=str(tmp_path / "out"))
+    dock.goal.buttons["classify"].click()
+    assert "learns from labels" in dock.goal.doubt.text()
+    dock.goal.buttons["finetune"].click()
+    assert dock.goal.init.isVisibleTo(dock.goal)
+    dock.goal.buttons["pretrain"].click()
+    assert dock.draft.problem() == ""
+    dock.goal.advanced.open()
+    forms = dock.goal.advanced.forms
+    forms["advanced"]["learning_rate"].value = 0.001
+    forms["views"]["split_ratio"].value = 0.5
+    forms["encode"]["stain"].value = "macenko"
+    settings = dock.draft.settings()
+    assert settings.learning_rate == 0.001
+    assert settings.views.split_ratio == 0.5
+    assert settings.encode.stain == "macenko"
+    dock.copy_command()
+    command = QGuiApplication.clipboard().text()
+    assert command.startswith("spt study ")
+    assert "--learning-rate 0.001" in command
+    assert "--split-ratio 0.5" in command
+    # An effort is a set of settings; what was changed by hand stays.
+    dock.draft.set(effort="quick")
+    assert dock.draft.settings().steps == 30
+    assert dock.draft.settings().learning_rate == 0.001
+    assert forms["advanced"]["steps"].value == 30
+
+
+def test_what_was_chosen_is_remembered(open_train, cohort):
+    viewer, dock = open_train()
+    dock.draft.set(features=str(cohort / "features"))
+    dock.data.take_labels(str(cohort / "labels.csv"))
+    dock.draft.set(
+        goal="classify", views={"split_ratio": 0.6, "crop_area": (9.0, 20.0)}
+    )
+    viewer.window.remove_dock_widget(dock)
+    assert dock.is_closed
+    _, again = open_train(viewer)
+    assert again.draft.features == str(cohort / "features")
+    assert again.draft.settings() == dock.draft.settings()
+
+
+# Run
+
+
+def test_curves_of_a_recorded_stream(open_train, recorded, qtbot):
+    recorded.say("running")
+    recorded.tell(
+        {"event": "note", "message": "Run 1: 24 slides in 5 folds."}, stage="check"
+    )
+    recorded.tell(
+        *[{**one, "cell": "features, abmil, fold 2, seed 0"} for one in epochs([1.0])],
+        stage="evaluate",
+    )
+    recorded.tell(*epochs([2.0, 1.0, 0.5]), validation(2, 0.8, 0.75))
+    recorded.hold()
+    _, dock = open_train(show=True)
+    dock.open_study(str(recorded.folder.path))
+    dock.tabs.show_page("Run")
+    run = dock.run
+    qtbot.waitUntil(lambda: run.curves is not None, timeout=SLOW)
+    assert "Training your model" in run.stands.text()
+    assert re.search(r"30 of 100 steps, .*done .*about \d\d:\d\d", run.says.text())
+    assert "12.5 slides per second" in run.says.text()
+    x, y = run.curves.loss_line.getOriginalDataset()
+    assert list(x) == [1, 2, 3]
+    assert list(y) == [2.0, 1.0, 0.5]
+    assert run.curves.loss.getPlotItem().ctrl.logYCheck.isChecked()
+    assert "best, step 2" in run.curves.loss_words.text()  # of what was held out
+    assert "class: 75%" in run.curves.near_words.text()
+    assert "7 directions" in run.rank.text()
+    assert run.alarm.isHidden()
+    assert "24 slides in 5 rounds" in run.notes.text()
+    # What comes is drawn; a step that is done again replaces what was.
+    recorded.tell(
+        *epochs([0.4], first=3),
+        validation(3, 0.6, 0.5, spread=1e-6, site_knn=0.9),
+    )
+    qtbot.waitUntil(
+        lambda: "best, step 3" in run.curves.loss_words.text(), timeout=SLOW
+    )
+    assert list(run.curves.loss_line.getOriginalDataset()[1]) == [2.0, 1.0, 0.4]
+    assert "stopped telling them apart" in run.alarm.text()
+    assert "lower learning rate" in run.alarm.text()
+    assert "site is told better" in run.curves.near_words.text()
+    # Another training is one choice away.
+    run.which.setCurrentText("Measuring: ABMIL, round 2")
+    run.which.activated.emit(run.which.currentIndex())
+    assert list(run.curves.loss_line.getOriginalDataset()[1]) == [1.0]
+    assert not dock.start.isVisible()
+
+
+def test_pause_is_acknowledged_at_once(open_train, recorded, qtbot):
+    recorded.say("running")
+    recorded.hold()
+    _, dock = open_train()
+    dock.open_study(str(recorded.folder.path))
+    qtbot.waitUntil(lambda: dock.run.pause.isEnabled(), timeout=SLOW)
+    dock.run.pause.click()
+    assert "Pausing…" in dock.run.stands.text()
+    assert not dock.run.pause.isEnabled()
+    qtbot.waitUntil(lambda: recorded.folder.request() is Request.PAUSE, timeout=2_000)
+    qtbot.wait(700)  # still, though it has not heard yet
+    assert "Pausing…" in dock.run.stands.text()
+    recorded.folder.clear_request()
+    recorded.say("paused", request="pause")
+    recorded.let_go()
+    qtbot.waitUntil(lambda: "Paused." in dock.run.stands.text(), timeout=SLOW)
+    assert dock.run.go_on.isVisibleTo(dock.run)
+    assert not dock.run.pause.isVisibleTo(dock.run)
+
+
+def test_discard_asks_first(open_train, recorded, qtbot):
+    recorded.say("running")
+    recorded.hold()
+    _, dock = open_train()
+    dock.open_study(str(recorded.folder.path))
+    qtbot.waitUntil(lambda: dock.run.discard.isEnabled(), timeout=SLOW)
+    dock.run.discard.click()
+    assert recorded.folder.request() is None
+    (sure,) = (
+        one for one in dock.run.question.findChildren(QPushButton)
+        if one.text() == "Discard"
+    )  # fmt: skip
+    sure.click()
+    assert "Discarding…" in dock.run.stands.text()
+    qtbot.waitUntil(lambda: recorded.folder.request() is Request.DISCARD, timeout=2_000)
+
+
+def test_found_again_and_what_became_of_it(open_train, recorded, qtbot):
+    recorded.say("running")
+    viewer, dock = open_train()
+    dock.open_study(str(recorded.folder.path))
+    dock.queue.add(recorded.folder.path, wanted=True)  # as when the power went
+    file = dock.queue.file
+    file.write_text(re.sub(r'"added": [\d.]+', '"added": 1.0', file.read_text()))
+    viewer.window.remove_dock_widget(dock)
+    _, again = open_train(viewer)
+    assert again.study == recorded.folder.path
+    assert again.tabs.current == "Run"
+    qtbot.waitUntil(lambda: "broken off" in again.run.stands.text(), timeout=SLOW)
+    assert "Nothing is lost" in again.run.says.text()
+    assert again.run.go_on.isVisibleTo(again.run)
+    again.queue.leave(recorded.folder.path)
+    recorded.say("failed", message="There is no labels file x. Use 5 folds.")
+    qtbot.waitUntil(lambda: "5 rounds" in again.run.says.text(), timeout=SLOW)
+    recorded.say("failed", message="[Errno 28] No space left on device")
+    qtbot.waitUntil(lambda: "disk is full" in again.run.says.text(), timeout=SLOW)
+    recorded.say("finished", stage="report", message="Better by 8 points.")
+    qtbot.waitUntil(lambda: "Finished" in again.run.stands.text(), timeout=SLOW)
+    again.list.forgotten.emit(str(recorded.folder.path))
+    assert again.study is None
+    assert recorded.folder.settings.exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "held", "wanted", "served", "before", "phase"),
+    [
+        (None, False, False, False, 0, Phase.NEW),
+        (None, False, True, True, 1, Phase.WAITING),
+        (None, False, True, True, 0, Phase.STARTING),
+        ("paused", True, True, True, 0, Phase.STARTING),
+        ("running", True, True, True, 0, Phase.RUNNING),
+        ("pausing", True, False, True, 0, Phase.PAUSING),
+        ("running", False, False, False, 0, Phase.LOST),
+        ("running", False, True, False, 0, Phase.LOST),
+        ("failed", False, False, False, 0, Phase.FAILED),
+        ("finished", False, False, True, 0, Phase.FINISHED),
+    ],
+)
+def test_how_a_study_stands(recorded, status, held, wanted, served, before, phase):
+    if status:
+        recorded.say(status)
+    state = recorded.folder.state()
+    assert phase is phase_of(
+        state, held=held, wanted=wanted, served=served, before=before
+    )
+
+
+# Words, and whether everybody can use it
+
+
+@pytest.fixture
+def full(open_train, cohort, recorded, qtbot):
+    """The dock with everything in it."""
+    recorded.say("running")
+    recorded.tell(*epochs([2.0, 1.0]), validation(2, 0.8, 0.75, spread=1e-6))
+    recorded.tell({"event": "note", "message": "5 folds with --workers 2."})
+    recorded.hold()
+    viewer, dock = open_train(show=True)
+    viewer.window.resize(1280, 800)
+    dock.open_study(str(recorded.folder.path))
+    dock.data._soon.stop()
+    dock.data.findings.add(
+        Finding(
+            Rank.STOPS,
+            About.FOLDS,
+            "Too few patients for 5 folds in /a/very/long/path/that/has/no/spaces.csv.",
+            "Ask for 2 folds, or use --ignore-split.",
+        )
+    )
+    dock.goal.advanced.build()
+    qtbot.waitUntil(lambda: dock.run.curves is not None, timeout=SLOW)
+    return viewer, dock
+
+
+def test_no_jargon_outside_advanced(full):
+    _, dock = full
+    words = words_of(dock)
+    for one in words_of(dock.goal.advanced):
+        words.remove(one)
+    found = {
+        (jargon, one)
+        for one in words
+        for jargon in (*JARGON, "epoch", "logit", "hyperparameter")
+        if re.search(rf"\b{jargon}\b", re.sub("<[^>]*>", " ", one).lower())
+    }
+    assert not found
+    assert not any(re.search(r"\s--[a-z]", one) for one in words)
+
+
+def test_every_control_has_a_name_and_is_reached_by_tab(full):
+    _, dock = full
+    controls = controls_of(dock)
+    assert len(controls) > 40
+    for control in controls:
+        named = control.accessibleName() or getattr(control, "text", str)()
+        assert named, control
+        assert control.focusPolicy() & Qt.FocusPolicy.TabFocus, named
+
+
+@pytest.mark.parametrize(("theme", "times"), [("dark", 1), ("light", 1), ("dark", 2)])
+def test_nothing_is_cut_off(full, qtbot, theme, times):
+    viewer, dock = full
+    viewer.theme = theme
+    dock.goal.advanced.open()
+    settings = get_settings().appearance
+    size = settings.font_size
+    settings.font_size = times * size
+    qtbot.wait(400)
+    try:
+        assert cut_off(dock) == []
+    finally:
+        settings.font_size = size
+    assert viewer.window.geometry()[2] <= 1300
+
+
+def test_the_wheel_changes_nothing(full, qtbot):
+    _, dock = full
+    dock.tabs.show_page("Goal")
+    before = dock.goal.effort.currentIndex()
+    from qtpy.QtCore import QPointF
+    from qtpy.QtGui import QWheelEvent
+    from qtpy.QtWidgets import QApplication
+
+    for control in (dock.goal.effort, dock.list.list, dock.run.curves.loss):
+        event = QWheelEvent(
+            QPointF(5, 5), QPointF(control.mapToGlobal(QPoint(5, 5))), QPoint(0, -120),
+            QPoint(0, -120), Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier,
+            Qt.ScrollPhase.NoScrollPhase, False,
+        )  # fmt: skip
+        QApplication.sendEvent(control, event)
+    assert dock.goal.effort.currentIndex() == before
+
+
+def test_words():
+    now = 1_700_000_000.0
+    assert re.fullmatch(r"done about \d\d:\d\d", until_words(60, now))
+    assert "tomorrow" in until_words(24 * 3600, now)
+    assert re.search(r"done on \d\d \w+", until_words(5 * 24 * 3600, now))
+    assert cell_words("features, mean, fold 1, seed 0") == "averaging patches, round 1"
+    assert "--" not in plain("Use fewer --workers, or --ignore-split.")
+    assert "fold" not in plain("5 folds; in a fold.")
+
+
+def test_a_folder_beside_the_slides(tmp_path):
+    slides = tmp_path / "lung" / "slides"
+    slides.mkdir(parents=True)
+    assert free_folder(slides) == tmp_path / "lung/lung-study"
+    (tmp_path / "lung-study").mkdir()
+    assert free_folder(tmp_path / "lung") == tmp_path / "lung-study-2"
+
+
+def test_a_labels_file_that_is_gone_is_left_out(tmp_path):
+    gone = LabelsSource.from_plain({"file": str(tmp_path / "no.csv"), "columns": {}})
+    assert not gone.is_given
+
+
+def test_labels_and_pages(full):
+    """All pages of the dock are there, in their order."""
+    _, dock = full
+    assert list(dock.tabs.pages)[:2] == ["Data", "Goal"]
+    assert all(isinstance(one, QLabel) for one in dock.data.findings.parts.values())
+    QTest.qWait(1)
