@@ -22,6 +22,8 @@ from spt_core.slides.channel_facts import (
     from_qptiff,
 )
 from spt_core.slides.channels import ChannelView
+from spt_core.slides.orientation import UPRIGHT, Orientation
+from spt_core.slides.slide_errors import missing_codec, unsupported
 from spt_core.slides.source import Pixels, UnreadableRegionError
 from spt_core.slides.tiff_tiles import cut_short
 
@@ -50,17 +52,28 @@ class _Level:
 
     array: Any
     axes: str
+    orientation: Orientation = UPRIGHT
 
     def size(self) -> tuple[int, int]:
-        shape = self.array.shape
-        return shape[self.axes.index("X")], shape[self.axes.index("Y")]
+        return self._xy(self.array.shape)
 
     def tile(self) -> tuple[int, int]:
-        chunks = self.array.chunks
-        return chunks[self.axes.index("X")], chunks[self.axes.index("Y")]
+        return self._xy(self.array.chunks)
 
     def read(self, x: slice, y: slice) -> NDArray:
         """Read ``(y, x, c)``; of other axes the middle plane (z) or the first."""
+        if self.orientation.is_plain:
+            return self._stored(x, y)
+        shape = self.array.shape
+        rows, columns = shape[self.axes.index("Y")], shape[self.axes.index("X")]
+        down, across = self.orientation.stored(x, y, rows, columns)
+        return self.orientation.seen(self._stored(across, down))
+
+    def _xy(self, lengths: Sequence[int]) -> tuple[int, int]:
+        x, y = lengths[self.axes.index("X")], lengths[self.axes.index("Y")]
+        return (y, x) if self.orientation.turned else (x, y)
+
+    def _stored(self, x: slice, y: slice) -> NDArray:
         key: list[slice | int] = []
         for axis, length in zip(self.axes, self.array.shape, strict=True):
             if axis == "X":
@@ -187,8 +200,12 @@ def _tiff_source(path: Path, tiff: tifffile.TiffFile) -> ArraySource:
     series = tiff.series[0]
     if "Y" not in series.axes or "X" not in series.axes:
         raise tifffile.TiffFileError(f"no image in it (axes {series.axes})")
+    page = series.pages[0] or tiff.pages[0]
+    if why := missing_codec(page):
+        raise unsupported(path.name, why)
+    turn = Orientation.of(int(page.tags.valueof("Orientation", 1)))
     levels = [
-        _Level(zarr.open(series.aszarr(level=i), mode="r"), level.axes)
+        _Level(zarr.open(series.aszarr(level=i), mode="r"), level.axes, turn)
         for i, level in enumerate(series.levels)
     ]
     page = tiff.pages[0]
@@ -198,7 +215,9 @@ def _tiff_source(path: Path, tiff: tifffile.TiffFile) -> ArraySource:
     if tiff.is_ome and tiff.ome_metadata:
         mpp_xy = _ome_mpp(tiff.ome_metadata)
         channels = from_ome_xml(tiff.ome_metadata)
-    elif tiff.is_qpi:
+    if mpp_xy and turn.turned:
+        mpp_xy = mpp_xy[::-1]
+    if tiff.is_qpi and not tiff.is_ome:
         channels = from_qptiff([one.description for one in series.pages])
     return ArraySource(
         path,
@@ -214,17 +233,20 @@ def _tiff_source(path: Path, tiff: tifffile.TiffFile) -> ArraySource:
 
 
 def is_ome_zarr(path: Path) -> bool:
-    """Whether a folder is a zarr group (version 2 or 3)."""
+    """Whether a folder is a zarr group or array (version 2 or 3)."""
     return path.is_dir() and any(
-        (path / name).exists() for name in (".zgroup", "zarr.json")
+        (path / name).exists() for name in (".zgroup", ".zarray", "zarr.json")
     )
 
 
 def open_ome_zarr(path: Path) -> ArraySource:
-    """Open an OME-Zarr image (versions 0.4 and 0.5)."""
+    """Open an OME-Zarr image (versions 0.4 and 0.5), or a plain zarr array."""
     import zarr
 
-    group = zarr.open_group(str(path), mode="r")
+    group = zarr.open(str(path), mode="r")
+    if isinstance(group, zarr.Array):
+        level = _Level(group, _likely_axes(group.shape))
+        return ArraySource(path, "zarr", [level], None, channels=_fitting((), level))
     attributes: dict[str, Any] = dict(group.attrs)
     attributes = attributes.get("ome", attributes)
     if "multiscales" not in attributes:
@@ -243,6 +265,22 @@ def open_ome_zarr(path: Path) -> ArraySource:
         levels,
         _zarr_mpp(multiscale["datasets"][0], axes_list, axes),
         channels=_fitting(channels, levels[0]),
+    )
+
+
+def _likely_axes(shape: tuple[int, ...]) -> str:
+    """The axes of an array that does not name them: channels are few."""
+    match shape:
+        case (_, _):
+            return "YX"
+        case (_, _, last) if last in (3, 4):
+            return "YXS"
+        case (first, height, width) if first < min(height, width):
+            return "CYX"
+    sizes = " × ".join(str(side) for side in shape)
+    raise InputError(
+        f"is a zarr array of {sizes} that does not say which axes are a picture's: "
+        "this kind is not supported. Save it as OME-Zarr."
     )
 
 

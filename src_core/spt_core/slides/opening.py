@@ -9,11 +9,12 @@ import openslide
 import tifffile
 
 from spt_core.errors import InputError
+from spt_core.slides import slide_errors
 from spt_core.slides.array_source import is_ome_zarr, open_ome_zarr, open_tiff
 from spt_core.slides.folders import dicom_files, slides_in
-from spt_core.slides.names import SLIDE_ENDINGS
 from spt_core.slides.openslide_source import OpenSlideSource
 from spt_core.slides.slide import Slide
+from spt_core.slides.slide_errors import SlideError
 from spt_core.slides.source import PixelSource
 
 _log = logging.getLogger(__name__)
@@ -24,6 +25,9 @@ _open_sources: "WeakValueDictionary[tuple[str, int, int], PixelSource]" = (
 )
 _users: "WeakKeyDictionary[PixelSource, WeakSet[Slide]]" = WeakKeyDictionary()
 _lock = Lock()
+# Uncompressed, LZW, JPEG (old and new), deflate, packed bits, Zstandard; of others
+# openslide opens the file and reads nothing.
+_OPENSLIDES_CODECS = {1, 5, 6, 7, 8, 32773, 32946, 50000}
 _NAMED = 4  # slides that a message names
 
 
@@ -49,7 +53,7 @@ def open_slide(
     """
     path = Path(path).expanduser().absolute()
     if not path.exists():
-        raise InputError(f"There is no file {title or path}. Was it moved or renamed?")
+        raise slide_errors.missing(title or str(path))
     if path.is_dir() and not is_ome_zarr(path):
         path = _slide_in_folder(path, title or str(path))
     state = path.stat()
@@ -58,6 +62,11 @@ def open_slide(
         source = _open_sources.get(key)
         if source is None:
             source = _open_source(path, title or str(path))
+            if min(source.level_dimensions[0]) < 1:
+                source.close()
+                raise slide_errors.without_pixels(
+                    title or str(path), *source.level_dimensions[0]
+                )
             _open_sources[key] = source
         slide = Slide(source, mpp=mpp, title=title, release=_release)
         _users.setdefault(source, WeakSet()).add(slide)
@@ -110,68 +119,72 @@ def _open_source(path: Path, title: str) -> PixelSource:
                 f"{title} cannot be read as OME-Zarr: it is damaged or incomplete. "
                 "Copy it again from where it came from."
             ) from error
+    refused: Exception | None = None
+    source = None
     try:
         source = OpenSlideSource.try_open(path)
+    except PermissionError as error:
+        raise slide_errors.not_allowed(title, error) from error
     except (openslide.OpenSlideError, OSError) as error:
         _log.debug("%s: %s", path, error)
-        raise InputError(
-            f"{title} is damaged or incomplete, or a file that belongs to it is "
-            f"missing.{_companions(path)} Copy it again from where it came from."
-        ) from error
+        refused = error
+        if not _is_compressed_otherwise(path):
+            if isinstance(_reading_error(path), PermissionError):
+                raise slide_errors.why_not(path, title, error) from error
+            raise slide_errors.damaged(title, beside=_companions(path)) from error
     if source is not None and not _is_better_read_by_tifffile(source):
         return source
     try:
         return open_tiff(path)
+    except SlideError as error:
+        raise SlideError(
+            error.reason, str(error).replace(path.name, title, 1)
+        ) from error
     # tifffile raises whatever the damage leads it to.
     except Exception as error:
         if source is not None:
             _log.debug("%s stays with openslide: %s", path, error)
             return source
-        raise InputError(_why_not(path, title, error)) from error
+        raise slide_errors.why_not(path, title, refused or error) from error
+
+
+def _reading_error(path: Path) -> OSError | None:
+    """What the system says against reading a file at all."""
+    try:
+        with path.open("rb") as file:
+            file.read(1)
+    except OSError as error:
+        return error
+    return None
+
+
+def _is_compressed_otherwise(path: Path) -> bool:
+    """Whether a TIFF's pixels are in a form that openslide does not decode."""
+    try:
+        with tifffile.TiffFile(path) as tiff:
+            return int(tiff.pages[0].compression) not in _OPENSLIDES_CODECS
+    # Not a TIFF, or damaged.
+    except Exception:  # noqa: BLE001
+        return False
 
 
 def _is_better_read_by_tifffile(source: OpenSlideSource) -> bool:
     """Whether openslide's generic reader would show the wrong thing.
 
-    It sees neither the pyramid nor the channels of an OME-TIFF, and cuts 16 bits.
+    It sees neither the pyramid nor the channels of an OME-TIFF, cuts 16 bits, and turns
+    each tile instead of the picture.
     """
     if source.vendor != "generic-tiff":
         return False
     with tifffile.TiffFile(source.path) as tiff:
         page = tiff.pages[0]
         return bool(
-            tiff.is_ome or page.dtype != "uint8" or page.samplesperpixel not in (3, 4)
+            tiff.is_ome
+            or page.dtype != "uint8"
+            or page.samplesperpixel not in (3, 4)
+            or page.tags.valueof("Orientation", 1) != 1
+            or int(page.compression) not in _OPENSLIDES_CODECS
         )
-
-
-def _why_not(path: Path, title: str, error: Exception) -> str:
-    with path.open("rb") as file:
-        start = file.read(512)
-    if not start:
-        return f"{title} is empty (0 bytes): copy it again from where it came from."
-    if start.startswith(b"PK\x03\x04"):
-        return f"{title} is a zip archive: unpack it and open the slide in it."
-    if start[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
-        _log.debug("%s: %s", path, error)
-        return (
-            f"{title} is a TIFF that is damaged or incomplete: copy it again from "
-            "where it came from."
-        )
-    kind = "a text file" if _looks_like_text(start) else "in a format that is not known"
-    return (
-        f"{title} is not a slide: it is {kind}. "
-        f"Slides end in {', '.join(SLIDE_ENDINGS)}."
-    )
-
-
-def _looks_like_text(start: bytes) -> bool:
-    try:
-        text = start.decode()
-    except UnicodeDecodeError as error:
-        if error.start < len(start) - 4:
-            return False
-        text = start[: error.start].decode()
-    return all(c.isprintable() or c.isspace() for c in text)
 
 
 def _companions(path: Path) -> str:

@@ -1,0 +1,120 @@
+"""Slides that are intact and unusual open; what cannot be read says of which kind."""
+
+import numpy as np
+import pytest
+import tifffile
+import zarr
+from PIL import Image, ImageOps
+
+from spt_core import open_slide
+from spt_core.slides.opening import OpenSlideSource
+from spt_core.slides.slide_errors import Reason, SlideError
+
+Y, X = np.mgrid[:400, :600]
+PICTURE = np.stack([X // 3, Y // 2, (X + Y) // 5], axis=-1).astype(np.uint8)
+TILED = {"tile": (256, 256), "metadata": None, "photometric": "rgb"}
+
+
+def whole(path):
+    return np.asarray(open_slide(path).pyramid[0])
+
+
+@pytest.mark.parametrize(
+    "codec",
+    ["webp", "jpeg2000", "jpegxl", "png", "lzma", "jpegxr", "aperio_jp2000_rgb"],
+)
+def test_tiffs_that_openslide_does_not_decode(tmp_path, codec):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, PICTURE, compression=codec, **TILED)
+    assert np.abs(whole(path).astype(int) - PICTURE).max() <= 2
+
+
+@pytest.mark.parametrize("axes", ["YXS", "CYX"])
+@pytest.mark.parametrize("codec", ["jpeg2000", "jpeg", "zlib", "lzw", "jpegxl", "zstd"])
+def test_ome_tiffs_of_qupath_and_bio_formats(tmp_path, codec, axes):
+    """Pyramids in sub-images, colours in one plane or in three."""
+    path = tmp_path / "a.ome.tif"
+    data = PICTURE if axes == "YXS" else np.moveaxis(PICTURE, -1, 0)
+    shown = {"photometric": "rgb" if axes == "YXS" else "minisblack"}
+    how = {"tile": (256, 256), "compression": codec, **shown}
+    about = {"axes": axes, "PhysicalSizeX": 0.5, "PhysicalSizeY": 0.5}
+    if axes == "CYX":  # as QuPath and Bio-Formats name and colour them
+        about["Channel"] = {"Name": ["Red", "Green", "Blue"],
+                            "Color": [-16776961, 16711935, 65535]}  # fmt: skip
+    with tifffile.TiffWriter(path, ome=True, bigtiff=True) as tiff:
+        tiff.write(data, subifds=1, metadata=about, **how)
+        smaller = data[::2, ::2] if axes == "YXS" else data[:, ::2, ::2]
+        tiff.write(smaller, subfiletype=1, **how)
+    slide = open_slide(path)
+    assert slide.mpp_xy == (0.5, 0.5)
+    assert [level.is_made for level in slide.levels] == [False, False]
+    assert np.abs(np.asarray(slide.pyramid[0]).astype(int) - PICTURE).mean() < 1
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+def test_a_turned_tiff_is_seen_upright(tmp_path, number):
+    path = tmp_path / "a.tif"
+    extra = [(274, 3, 1, number, True)]
+    tifffile.imwrite(path, PICTURE, extratags=extra, **TILED)
+    with Image.open(path) as opened:
+        opened.load()
+        picture = Image.fromarray(PICTURE)
+        picture.getexif()[274] = number
+    want = np.asarray(ImageOps.exif_transpose(picture))
+    np.testing.assert_array_equal(whole(path), want)
+    # A part, across the tiles' edges.
+    slide = open_slide(path)
+    np.testing.assert_array_equal(
+        np.asarray(slide.pyramid[0][100:390, 200:301]), want[100:390, 200:301]
+    )
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_zarr_array_without_multiscales(tmp_path, version):
+    for name, data in (("a", PICTURE), ("b", np.moveaxis(PICTURE, -1, 0))):
+        path = tmp_path / f"{name}.zarr"
+        zarr.create_array(path, data=data.copy(), zarr_format=version)
+        np.testing.assert_array_equal(whole(path), PICTURE)
+    zarr.create_array(tmp_path / "c.zarr", data=np.zeros((2, 3, 4, 5)))
+    with pytest.raises(ValueError, match="this kind is not supported"):
+        open_slide(tmp_path / "c.zarr")
+
+
+def reason(path):
+    with pytest.raises(SlideError) as caught:
+        open_slide(path)
+    assert path.name in str(caught.value)
+    return caught.value.reason, str(caught.value)
+
+
+def test_each_kind_of_trouble_is_told_apart(tmp_path, monkeypatch):
+    assert reason(tmp_path / "none.svs")[0] is Reason.MISSING
+    text = tmp_path / "text.svs"
+    text.write_text("Dear colleague")
+    assert reason(text)[0] is Reason.NOT_A_SLIDE
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, PICTURE, **TILED)
+    cut = tmp_path / "cut.tif"
+    cut.write_bytes(path.read_bytes()[:40])
+    assert reason(cut)[0] is Reason.DAMAGED
+    with tifffile.TiffFile(path, mode="r+b") as tiff:
+        tiff.pages[0].tags["Compression"].overwrite(34676)
+    kind, said = reason(path)
+    assert kind is Reason.UNSUPPORTED
+    assert "SGILOG" in said
+    assert "copy it again" not in said
+    flat = tmp_path / "flat.tif"
+    tifffile.imwrite(flat, PICTURE, photometric="rgb", metadata=None)
+    with tifffile.TiffFile(flat, mode="r+b") as tiff:
+        tiff.pages[0].tags["ImageLength"].overwrite(0)
+    kind, said = reason(flat)
+    assert kind is Reason.DAMAGED
+    assert "600 × 0 pixels" in said
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(OpenSlideSource, "try_open", refuse)
+    kind, said = reason(flat)
+    assert kind is Reason.NO_PERMISSION
+    assert "ask whoever owns it" in said
