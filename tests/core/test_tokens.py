@@ -28,6 +28,7 @@ def some_tokens(n=50, d=8, seed=0, dtype=np.float32, **facts):
         "l0_patch_xy": (594, 594),
         "l0_size_xy": (90_000, 60_000),
         "slide_fingerprint": "f" * 64,
+        "scanner": "aperio 20x 0.499 um",
         "g_origin": g_origin,
     }
     x = rng.normal(size=(n, d)).astype(dtype)

@@ -210,8 +210,8 @@ class Standardising:
     sites
         The sites whose statistics the file holds, in their order.
     sites_from
-        How the training slides' sites were known: by their ``labels``, or ``found``
-        among the slides' mean tokens.
+        How the training slides' sites were known: by their ``labels``, ``found`` among
+        the slides' mean tokens, or by what their files say of the ``scanner``.
     """
 
     kind: str = NONE

@@ -37,7 +37,7 @@ WITH_CLASSES = ("clam", "dsmil")
 # batch takes only one step per epoch. Labels teach sooner.
 LEAST_STEPS, LEAST_STEPS_WITH_LABELS = 1000, 500
 # How slides' sites are known.
-LABELS, FOUND = "labels", "found"
+LABELS, FOUND, SCANNER = "labels", "found", "scanner"
 # Whom SimCLR keeps slides apart from, besides those of the SITE.
 ALL = "all"
 # Among fewer there is little to tell a slide apart from.
@@ -175,9 +175,9 @@ class TrainSettings:
     sites: Annotated[
         str | None,
         Hint(
-            "where sites are from: found groups slides by their mean tokens, and shows "
-            "the groups first",
-            choices=(LABELS, FOUND),
+            "where sites are from: found groups slides by their mean tokens, scanner "
+            "by what feature files say of the scanner; both show the groups first",
+            choices=(LABELS, FOUND, SCANNER),
             automatic="the labels' column 'site'",
             advanced=True,
         ),

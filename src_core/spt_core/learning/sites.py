@@ -14,6 +14,7 @@ from spt_core.learning.settings import (
     FOUND,
     LABELS,
     NEGATIVES_PER_SITE,
+    SCANNER,
     TrainSettings,
 )
 from spt_core.learning.standardising import (
@@ -50,14 +51,30 @@ class Settled:
 
 
 def with_found_sites(cohort: Cohort, settings: TrainSettings) -> Cohort:
-    """The same slides with sites found among their mean tokens, if that was asked."""
-    if settings.sites != FOUND:
+    """The same slides with sites that are guessed, if that was asked.
+
+    Groups of their mean tokens, or slides of one kind of scanner.
+    """
+    if settings.sites == FOUND:
+        names = find_sites(cohort, seed=settings.seed)
+    elif settings.sites == SCANNER:
+        names = _scanners(cohort)
+    else:
         return cohort
-    names = find_sites(cohort, seed=settings.seed)
     slides = [
         replace(slide, site=site) for slide, site in zip(cohort, names, strict=True)
     ]
     return replace(cohort, slides=slides)
+
+
+def _scanners(cohort: Cohort) -> list[str]:
+    names = [slide.facts.scanner for slide in cohort]
+    if lacking := names.count(None):
+        raise InputError(
+            f"{lacking} of {len(cohort)} feature files do not state the scanner: "
+            "encode the slides again, or choose --sites found."
+        )
+    return [str(name) for name in names]
 
 
 def settle_sites(
@@ -203,7 +220,7 @@ def _check_batches(settings: TrainSettings, cohort: Cohort) -> None:
         raise InputError(
             f"{counts[None]} of {len(cohort)} slides have no site: batches and "
             "negatives of one site need a column 'site' in the labels, or --sites "
-            "found."
+            "found or scanner."
         )
     few = sorted(str(site) for site, count in counts.items() if count < 2)
     if few and settings.site_batches:
@@ -238,10 +255,12 @@ def site_wins(metrics: Metrics, settings: TrainSettings) -> str:
 
 def site_table(cohort: Cohort) -> str:
     """The slides of each site, as a table to look at before it is used."""
-    lines = ["site      slides  such as"]
-    for site in sorted({slide.site for slide in cohort if slide.site}):
+    sites = sorted({slide.site for slide in cohort if slide.site})
+    width = max(map(len, ("site", *sites)))
+    lines = [f"{'site':{width}}  slides  such as"]
+    for site in sites:
         names = [slide.name for slide in cohort if slide.site == site]
-        lines.append(f"{site:8}  {len(names):6}  {_listed(names, 4)}")
+        lines.append(f"{site:{width}}  {len(names):6}  {_listed(names, 4)}")
     return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ from spt_core.learning.bags import with_whole_bags
 from spt_core.learning.cohort import Cohort, open_cohort
 from spt_core.learning.finish import as_chosen, bare_model, finished_model
 from spt_core.learning.model_file import load_model, save_model
-from spt_core.learning.settings import FOUND, TrainSettings
+from spt_core.learning.settings import FOUND, SCANNER, TrainSettings
 from spt_core.learning.sites import (
     settle_sites,
     site_table,
@@ -33,6 +33,11 @@ from spt_core.training.alarms import DivergedError
 from spt_core.training.processes import joined, own_device
 from spt_core.training.run import TrainingRun
 from spt_core.training.run_folder import RunFolder
+
+GUESSED = {
+    FOUND: "Sites found among the slides' mean tokens",
+    SCANNER: "Sites taken from what the files say of their scanners",
+}
 
 __all__ = ["DivergedError", "Epoch", "TrainResult", "resume", "train"]
 
@@ -79,10 +84,8 @@ def train(
             cohort = _open(settings)
         yield from cohort.notes()
         cohort = with_found_sites(cohort, settings)
-        if settings.sites == FOUND:
-            yield Note(
-                f"Sites found among the slides' mean tokens:\n{site_table(cohort)}"
-            )
+        if settings.sites in GUESSED:
+            yield Note(f"{GUESSED[settings.sites]}:\n{site_table(cohort)}")
         learned_from = _training_part(cohort, settings)
         start = load_model(settings.init).standardiser if settings.init else None
         settled = settle_sites(settings, cohort, learned_from, start, resumed=resume)

@@ -23,6 +23,7 @@ from spt_core.patches.stain_step import StainStep, stain_step
 from spt_core.slides import Slide, open_slide
 from spt_core.slides.folders import dicom_files
 from spt_core.slides.grid import PatchGrid, lay_grid, patch_step
+from spt_core.slides.properties import scanner_of
 from spt_core.slides.tissue import find_tissue
 from spt_core.tokens import layout, writing
 from spt_core.tokens.feature_file import UM_AT_1X
@@ -377,6 +378,7 @@ def _facts(
         target_magnification=_magnification(UM_AT_1X / grid.target_mpp),
         overlap=0,
         slide_fingerprint=identity["slide_fingerprint"],
+        scanner=scanner_of(slide.properties, slide.mpp),
         g_origin=grid.g_origin,
     )
 

@@ -44,6 +44,18 @@ def identifying(properties: Mapping[str, str]) -> dict[str, str]:
     return {k: str(v) for k, v in properties.items() if not _TECHNICAL.fullmatch(k)}
 
 
+def scanner_of(properties: Mapping[str, str], mpp: float | None) -> str | None:
+    """A scanner in a few words, from properties that are technical; None if unsaid."""
+    power = properties.get("openslide.objective-power")
+    said = [
+        properties.get("openslide.vendor"),
+        properties.get("leica.device-model"),
+        power and f"{power}x",
+        mpp and f"{mpp:.3f} um",
+    ]
+    return " ".join(words for words in said if words) or None
+
+
 def is_plausible(mpp_xy: tuple[float, float]) -> bool:
     low, high = PLAUSIBLE_MPP
     return all(low <= mpp <= high for mpp in mpp_xy)

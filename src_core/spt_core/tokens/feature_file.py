@@ -223,6 +223,7 @@ def file_attributes(facts: TokenFacts) -> dict[str, Any]:
         layout.PATCH_UM: facts.patch_um,
         layout.STAIN: facts.stain,
         layout.SLIDE_FINGERPRINT: facts.slide_fingerprint,
+        layout.SCANNER: facts.scanner,
         layout.GRID_ORIGIN: np.asarray(facts.g_origin, np.int64),
         layout.HAS_POSITIONS: None if facts.has_positions else False,
     }
@@ -340,6 +341,7 @@ def _facts(path: Path, said: Mapping[str, Any], l0_xy: NDArray) -> TokenFacts:
         target_magnification=target_mag,
         overlap=overlap,
         slide_fingerprint=text(layout.SLIDE_FINGERPRINT),
+        scanner=text(layout.SCANNER),
         g_origin=(int(origin[0]), int(origin[1])),
         spt_version=text(layout.SPT_VERSION),
         has_positions=bool(said.get(layout.HAS_POSITIONS, True)),

@@ -32,5 +32,6 @@ MPP = "mpp"  # micrometres per pixel of the patch as the encoder saw it
 PATCH_UM = "patch_um"  # side of a patch in micrometres
 STAIN = "stain"
 SLIDE_FINGERPRINT = "slide_fingerprint"
+SCANNER = "scanner"  # maker, model, objective and pixel size, as far as stated
 GRID_ORIGIN = "grid_origin"  # (row, col): the full grid's minimum
 HAS_POSITIONS = "has_positions"  # stated, as False, only where they are unknown

@@ -44,6 +44,7 @@ _TEXTS = (
     layout.ENCODER_SHA256,
     layout.STAIN,
     layout.SLIDE_FINGERPRINT,
+    layout.SCANNER,
     layout.SPT_VERSION,
 )
 

@@ -28,6 +28,8 @@ class TokenFacts:
     off_lattice
         The patches fit no single grid, so ``Tokens.p`` is the nearest cell and two
         patches may share one.
+    scanner
+        Its maker, model, objective and pixel size, as far as the slide states them.
     site
         Where the slide was stained and scanned, as whoever reads the tokens says.
     has_positions
@@ -57,6 +59,7 @@ class TokenFacts:
     g_origin: tuple[int, int] = (0, 0)
     off_lattice: bool = False
     spt_version: str | None = None
+    scanner: str | None = None
     site: str | None = None
     has_positions: bool = True
     source: str = ""

@@ -370,6 +370,21 @@ def test_sites_are_found_by_the_slides_means(site_cohort, tmp_path):
         find_sites(replace(cohort, slides=alike))
 
 
+def test_sites_are_taken_from_scanners_where_asked(site_cohort, tmp_path):
+    cohort = opened(site_cohort)
+    settings = run_of(site_cohort, tmp_path / "run", sites="scanner", epochs=1)
+    with pytest.raises(InputError, match="24 of 24 feature files do not state"):
+        finish(train(settings, cohort=cohort))
+    slides = [
+        replace(s, site=None, facts=replace(s.facts, scanner=f"aperio {s.site}"))
+        for s in cohort
+    ]
+    result = finish(train(settings, cohort=replace(cohort, slides=slides)))
+    card = read_model_card(result.last).standardising
+    assert card.sites_from == "scanner"
+    assert card.site_names == ("aperio site-a", "aperio site-b", "aperio site-c")
+
+
 def test_the_site_is_watched(site_cohort, by_default, tmp_path):
     rows = (by_default.run / "metrics.csv").read_text().splitlines()
     columns = rows[0].split(",")

@@ -88,6 +88,7 @@ def test_the_file_is_the_one_of_the_contract(encoded, slide_path):
     assert own["mpp"] == 1.0
     assert own["patch_um"] == 64.0
     assert own["stain"] == "none"
+    assert own["scanner"].split()[-2:] == ["0.500", "um"]
     assert own["grid_origin"].tolist() == g_rc.min(axis=0).tolist()
 
 
