@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ATTENTION, CLASSES, KINDS = "attention", "classes", "kinds"
 LIKENESS, TISSUE, REGION = "likeness", "tissue", "region"
+VIEWS = "views"
 NAMES = {
     ATTENTION: "Where the model looked",
     CLASSES: "Class map",
@@ -33,6 +34,7 @@ NAMES = {
     LIKENESS: "More like this",
     TISSUE: "Tissue found",
     REGION: "Region",
+    VIEWS: "Views to learn from",
 }
 RAMPS = {ATTENTION: ATTENTION_RAMP, LIKENESS: LIKENESS_RAMP}
 TISSUE_COLOUR = (60, 200, 0)

@@ -1,0 +1,352 @@
+"""What a study found: words first, then the table, the mistakes, and what to doubt."""
+
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from napari.utils.notifications import show_error
+from qtpy.QtCore import Qt, QUrl
+from qtpy.QtGui import QDesktopServices
+from qtpy.QtWidgets import (
+    QAbstractItemView,
+    QDialog,
+    QDialogButtonBox,
+    QGridLayout,
+    QHeaderView,
+    QPushButton,
+    QTableWidget,
+    QTableWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from napari_spt.analysis.model_panel import CardDialog
+from napari_spt.parts.background import run_in_background
+from napari_spt.parts.widgets import Section, text
+from napari_spt.slide_map.slide_list import SlideList
+from napari_spt.training.calibration_plot import CalibrationPlot
+from napari_spt.training.handing_over import analyse_slide, map_slides, use_model
+from napari_spt.training.matrix import Matrix
+from napari_spt.training.study_slides import StudySlides, study_slides, study_sources
+from spt_core.errors import InputError
+from spt_core.insight.model_words import read_model_words
+from spt_core.studies.study_report import StudyReport, read_study_report
+
+if TYPE_CHECKING:
+    from napari.viewer import Viewer
+
+EMPTY = (
+    "The result of a study is shown here when it is finished: whether learning was "
+    "better than averaging patches, and on which slides it was wrong."
+)
+METHODS = {
+    "mean": "Averaging patches",
+    "max": "Largest values",
+    "abmil": "Attention pooling (ABMIL)",
+    "classify": "Your model",
+    "pretrained-classify": "Your model",
+    "finetune": "Your model",
+    "ssspt-simclr": "Your model, asked by a linear classifier",
+}
+LIST_HELP = (
+    "A click opens the slide and shows where the finished model looks. The answer here "
+    "is of a model that had not learned from this patient; the finished one has."
+)
+NO_LICENCE = "The model's file states no terms."
+
+
+class ResultPanel(QWidget):
+    """The report of one study, to look at and to go on from."""
+
+    def __init__(self, viewer: "Viewer") -> None:
+        super().__init__()
+        self.viewer = viewer
+        self.report: StudyReport | None = None
+        self.slides = StudySlides({}, {})
+        self._cell: tuple[int, int] | None = None
+        self._make()
+        self._lay_out()
+        self._connect()
+        self._show()
+
+    def _make(self) -> None:
+        self.empty = text(EMPTY)
+        self.headline, self.words = text("", "Result"), text("", "The result in words")
+        self.headline.setTextFormat(Qt.TextFormat.RichText)
+        self.use_model = QPushButton("Use this model")
+        self.use_model.setToolTip("Open the slide analysis with this model")
+        self.about = QPushButton("About the model")
+        self.about.setToolTip("What it was trained for, on what")
+        self.terms = QPushButton("Licence terms")
+        self.terms.setToolTip("What may be done with the model")
+        self.open_report = QPushButton("Open the report")
+        self.open_report.setToolTip("All tables and figures, in the browser")
+        self.see_map = QPushButton("Map of its slides")
+        self.see_map.setToolTip("Which slides this model finds alike")
+        self.table = QTableWidget(0, 3)
+        self.table.setHorizontalHeaderLabels(["Method", "Right", "95 %"])
+        self.table.setAccessibleName("Mean class accuracy of each method")
+        self.table.setToolTip(
+            "The mean over classes of the share that was found, on slides of patients "
+            "that were not learned from, and between which bounds it lies"
+        )
+        self.table.verticalHeader().hide()
+        self.table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.table.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
+        self.table.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.table.setWordWrap(True)
+        self.matrix = Matrix()
+        self.matrix_says = text("Rows: the label. Columns: the answer.")
+        self.cell_says, self.cell = text(""), SlideList("Slides of the chosen cell")
+        self.calibration = CalibrationPlot()
+        self.calibration_says = text("", "Whether the numbers can be believed")
+        self.site_says = text("", "What the model knows of the site")
+
+    def _lay_out(self) -> None:
+        buttons = QWidget()
+        grid = QGridLayout(buttons)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.addWidget(self.use_model, 0, 0, 1, 2)
+        grid.addWidget(self.see_map, 1, 0)
+        grid.addWidget(self.open_report, 1, 1)
+        grid.addWidget(self.about, 2, 0)
+        grid.addWidget(self.terms, 2, 1)
+        self.buttons = buttons
+        self.scores = Section("Beside simpler methods", self.table)
+        self.mistakes = Section(
+            "Where it was wrong",
+            self.matrix_says,
+            self.matrix,
+            self.cell_says,
+            self.cell,
+        )
+        self.sure = Section(
+            "How far to believe it", self.calibration, self.calibration_says
+        )
+        self.site = Section("What it knows of the site", self.site_says)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(6)
+        for widget in (
+            self.empty,
+            self.headline,
+            self.buttons,
+            self.scores,
+            self.site,
+            self.mistakes,
+            self.sure,
+            self.words,
+        ):
+            box.addWidget(widget)
+
+    def _connect(self) -> None:
+        self.use_model.clicked.connect(self._use_model)
+        self.see_map.clicked.connect(self._see_map)
+        self.open_report.clicked.connect(self._open_report)
+        self.about.clicked.connect(self.show_card)
+        self.terms.clicked.connect(self.show_terms)
+        self.matrix.chosen.connect(self._choose_cell)
+        self.cell.opened.connect(self._open_slide)
+
+    # What is shown
+
+    def show(self, study_folder: Path | None = None) -> None:
+        """Show a study's result; without a folder, as every widget is shown."""
+        if study_folder is None:
+            super().show()
+            return
+        try:
+            self.report = read_study_report(study_folder)
+        except InputError as error:
+            self.report = None
+            self._show()
+            self.empty.setText(str(error))
+            return
+        self.slides, self._cell = StudySlides({}, {}), None
+        self._show()
+        folder = Path(study_folder)
+
+        def take(found: StudySlides) -> None:
+            if self.report is not None and self.report.folder == folder:
+                self.slides = found
+                if self._cell is not None:
+                    self._choose_cell(*self._cell)
+
+        run_in_background(
+            lambda: study_slides(folder), take, lambda _error: None, owner=self
+        )
+
+    def _show(self) -> None:
+        report = self.report
+        self.empty.setText(EMPTY)
+        self.empty.setVisible(report is None)
+        for one in (self.headline, self.words, self.buttons):
+            one.setVisible(report is not None)
+        measured = report is not None and bool(report.answers)
+        for one in (self.scores, self.mistakes):
+            one.setVisible(measured)
+        has_bins = measured and report is not None and report.reliability is not None
+        self.sure.setVisible(has_bins)
+        self.site.setVisible(measured and report.site_knn is not None)
+        self.cell.hide()
+        if report is None:
+            self.cell_says.setText("")
+            return
+        self.headline.setText(
+            f'<span style="font-size:large"><b>{escape(report.says[0])}</b></span>'
+        )
+        self.words.setText("\n\n".join(report.says[1:]))
+        self.open_report.setEnabled(report.html is not None)
+        for one in (self.use_model, self.about, self.terms):
+            one.setEnabled(report.model is not None)
+        self.cell_says.setText("Click a number to list its slides.")
+        if measured:
+            self._show_scores(report)
+
+    def _show_scores(self, report: StudyReport) -> None:
+        self.table.setRowCount(len(report.rows))
+        for number, row in enumerate(report.rows):
+            called = METHODS.get(row.method, row.method)
+            mean, low, high = (
+                f"{100 * one:.0f}" for one in (row.mean, row.low, row.high)
+            )
+            for column, words in enumerate((called, f"{mean} %", f"{low} to {high}")):
+                item = QTableWidgetItem(words)
+                if number == 0:
+                    font = item.font()
+                    font.setBold(True)
+                    item.setFont(font)
+                self.table.setItem(number, column, item)
+        header = self.table.horizontalHeader()
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        for column in (1, 2):
+            header.setSectionResizeMode(column, QHeaderView.ResizeMode.ResizeToContents)
+        self._take_room()
+        self.matrix.show_counts(report.confusion(), report.classes)
+        if report.reliability is not None:
+            self.calibration.show_bins(report.reliability)
+            self.calibration_says.setText(calibration_words(report))
+        self.site_says.setText(site_words(report))
+
+    def resizeEvent(self, event) -> None:
+        super().resizeEvent(event)
+        self._take_room()
+
+    def _take_room(self) -> None:
+        self.table.resizeRowsToContents()
+        rows = sum(self.table.rowHeight(n) for n in range(self.table.rowCount()))
+        head = self.table.horizontalHeader().sizeHint().height()
+        self.table.setFixedHeight(rows + head + 4)
+
+    def _choose_cell(self, row: int, column: int) -> None:
+        if self.report is None:
+            return
+        self._cell = (row, column)
+        label, said = self.report.classes[row], self.report.classes[column]
+        found = self.report.slides_of(label, said)
+        self._listed = found
+        self.cell.setVisible(bool(found))
+        many = "1 slide" if len(found) == 1 else f"{len(found)} slides"
+        help_words = f" {LIST_HELP}" if found else ""
+        self.cell_says.setText(
+            f"{many} labelled {label} and answered {said}.{help_words}"
+        )
+        own, other = self.report.classes.index(label), self.report.classes.index(said)
+        words = []
+        for one in found:
+            share = f"{label} {one.shares[own]:.0%}"
+            if said != label:
+                share = f"{said} {one.shares[other]:.0%}, {share}"
+            words.append(f"{self.slides.name(one.slide)} · {share}")
+        self.cell.show_slides(range(len(found)), words)
+
+    # Going on from it
+
+    def _open_slide(self, number: int) -> None:
+        if self.report is None:
+            return
+        slide = self._listed[number].slide
+        path = self.slides.file(slide)
+        if path is None:
+            show_error(
+                f"There is no slide file of {self.slides.name(slide)} where this study "
+                "looks for slides. Open it with “Open slide…”."
+            )
+            return
+        self.opening = analyse_slide(self.viewer, path, self.report.model)
+
+    def _use_model(self) -> None:
+        if self.report is not None and self.report.model is not None:
+            use_model(self.viewer, self.report.model)
+
+    def _see_map(self) -> None:
+        if self.report is not None:
+            try:
+                map_slides(self.viewer, study_sources(self.report.folder))
+            except (InputError, OSError) as error:
+                show_error(str(error))
+
+    def _open_report(self) -> None:
+        if self.report is not None and self.report.html is not None:
+            QDesktopServices.openUrl(QUrl.fromLocalFile(str(self.report.html)))
+
+    def show_card(self) -> QDialog | None:
+        if self.report is None or self.report.model is None:
+            return None
+        try:
+            words = read_model_words(self.report.model)
+        except InputError as error:
+            show_error(str(error))
+            return None
+        self.card = CardDialog(words, self)
+        self.card.open()
+        return self.card
+
+    def show_terms(self) -> QDialog | None:
+        """The terms of the model: those of what it sees through travel with it."""
+        if self.report is None or self.report.model is None:
+            return None
+        try:
+            licence = read_model_words(self.report.model).card.licence
+        except InputError as error:
+            show_error(str(error))
+            return None
+        self.licence = QDialog(self)
+        self.licence.setWindowTitle("Licence terms")
+        self.licence.setMinimumWidth(420)
+        box = QVBoxLayout(self.licence)
+        box.addWidget(text(licence or NO_LICENCE))
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+        buttons.rejected.connect(self.licence.reject)
+        box.addWidget(buttons)
+        self.licence.open()
+        return self.licence
+
+
+def calibration_words(report: StudyReport) -> str:
+    """Whether its numbers mean what they say."""
+    if report.calibration_error is None:
+        return "On the line, an answer of 80 % is right in 80 of 100 slides."
+    error = report.calibration_error
+    how = "well" if error < 0.05 else "roughly" if error < 0.15 else "badly"
+    return (
+        f"What it says of its sureness fits {how}: on average it is off by "
+        f"{100 * error:.0f} points. Few slides make this uncertain."
+    )
+
+
+def site_words(report: StudyReport) -> str:
+    """What neighbours tell of the site beside the class."""
+    if report.site_knn is None or report.class_knn is None:
+        return ""
+    said = (
+        f"From the most similar slides, the site is told in {report.site_knn:.0%} and "
+        f"the label in {report.class_knn:.0%} (mean over sites and over labels)."
+    )
+    if report.knows_site_better:
+        return (
+            f"{said} It knows the site better than the label: it holds much of scanner "
+            "and staining, and where a label is commoner at one site, it may answer by "
+            "the site. Test it on slides of another site before you believe it."
+        )
+    return f"{said} It knows the label better than the site."

@@ -1,0 +1,72 @@
+"""What a window shows of views is what training uses."""
+
+import numpy as np
+import pytest
+import torch
+
+from spt_core.learning.batches import SlidePlan
+from spt_core.learning.cohort import open_cohort
+from spt_core.learning.preview import preview, suggested_crop
+from spt_core.learning.views import ViewSettings
+from tests.core.studies.benchmarks import write_benchmark_cohort
+
+SETTINGS = (
+    ViewSettings(crop_area=(9, 30), max_tokens=7),
+    ViewSettings(split=False, crop_area=(9, 30)),
+    ViewSettings(views=3, crop=False),
+)
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_a_preview_is_the_views_of_training(tmp_path, settings):
+    folder = write_benchmark_cohort(tmp_path, patients=6, slides_each=1, sites=1)
+    cohort = open_cohort(folder / "features")
+    plan = SlidePlan(cohort, settings, batch=3, seed=11, device=torch.device("cpu"))
+    for step in range(2 * plan.steps_per_epoch):
+        batch = plan.make(step)
+        epoch, slides = step // plan.steps_per_epoch, plan.slides(step)
+        used = {}
+        for chunk in batch.chunks:
+            x, p, mask = chunk.inputs
+            for place, xs, ps, real in zip(
+                chunk.places.tolist(), x, p, mask, strict=True
+            ):
+                used[place] = (xs[real].numpy(), ps[real].numpy())
+        for number, slide in enumerate(slides.tolist()):
+            found = preview(
+                cohort[slide].p, settings, seed=11, epoch=epoch, slide=slide
+            )
+            for view, rows in enumerate(found.rows):
+                x, p = used[view * len(slides) + number]
+                np.testing.assert_array_equal(p, cohort[slide].p[rows])
+                np.testing.assert_array_equal(x, cohort[slide].tokens()[rows])
+
+
+def test_counts_and_overlap():
+    p = np.stack(np.meshgrid(range(20), range(20), indexing="ij"), -1).reshape(-1, 2)
+    whole = preview(p, ViewSettings(split=False, crop=False, mask=False))
+    assert whole.shared == len(p)
+    assert whole.same_place == 1
+    assert (whole.numbers(len(p)) == -2).all()
+    apart = preview(p, ViewSettings(crop=False, mask=False))
+    assert apart.shared == 0
+    numbers = apart.numbers(len(p))
+    assert sorted(np.bincount(numbers).tolist()) == sorted(map(len, apart.rows))
+    masked = preview(p, ViewSettings(crop=False, max_tokens=5))
+    assert (masked.numbers(len(p)) == -1).sum() == len(p) - 10
+
+
+def test_the_suggested_crop_grows_with_the_tissue():
+    def square(side):
+        grid = np.meshgrid(range(side), range(side), indexing="ij")
+        return np.stack(grid, -1).reshape(-1, 2)
+
+    settings = ViewSettings()
+    low, high = suggested_crop([square(40)] * 4, settings)
+    larger = suggested_crop([square(120)] * 4, settings)
+    assert low <= high < larger[1]
+    # The smaller part is 0.3 of the patches: 16 of them need more than 53 cells.
+    assert low == 100
+    assert high / 40**2 <= 0.5
+    assert suggested_crop([square(3)], settings) is None
+    assert suggested_crop([], settings) is None
