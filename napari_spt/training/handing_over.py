@@ -4,11 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QDockWidget, QWidget
 
 from napari_spt import PLUGIN
 from napari_spt.analysis.desk import desk_of
 from napari_spt.slides.open_command import Opening, open_slides
+from napari_spt.slides.slide_source import slide_source
+from napari_spt.slides.slide_table import table_of
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
     from napari_spt.analysis.dock import AnalysisDock
     from napari_spt.slide_map.dock import SlideMapDock
     from napari_spt.slide_map.source_panel import Sources
+
+# A slide that was opened lies in front after so long, or cannot be opened.
+PATIENCE_MS = 3000
 
 
 def use_model(viewer: "Viewer", model: Path) -> "AnalysisDock":
@@ -31,16 +37,30 @@ def use_model(viewer: "Viewer", model: Path) -> "AnalysisDock":
 
 def analyse_slide(viewer: "Viewer", slide: Path, model: Path | None) -> Opening:
     """Open a slide, and let the model show where it looks."""
+    table = table_of(viewer)
+    waits = [True]
+
+    def look() -> None:
+        source = slide_source(table.front)
+        path = None if source is None else source.path
+        if waits[0] and path is not None and path.resolve() == slide.resolve():
+            waits[0] = False
+            QTimer.singleShot(0, go_on)
+
+    def go_on() -> None:
+        give_up()
+        if model is not None:
+            use_model(viewer, model).session.begin()
+
+    def give_up() -> None:
+        waits[0] = False
+        table.front_changed.disconnect(look, missing_ok=True)
+
+    table.front_changed.connect(look)
     opening = open_slides(viewer, [slide], offers=False)
-
-    def opened() -> None:
-        front = desk_of(viewer).tracker.table.front
-        is_there = front is not None and front.metadata["spt"].get("path")
-        if model is not None and is_there and Path(is_there) == slide:
-            dock = use_model(viewer, model)
-            dock.session.begin()
-
-    opening.ended.connect(opened)
+    # napari adds the layer while it handles events: this may come before the slide.
+    opening.ended.connect(look)
+    opening.ended.connect(lambda: QTimer.singleShot(PATIENCE_MS, give_up))
     return opening
 
 

@@ -101,6 +101,7 @@ class ResultPanel(QWidget):
         self.calibration = CalibrationPlot()
         self.calibration_says = text("", "Whether the numbers can be believed")
         self.site_says = text("", "What the model knows of the site")
+        self.rest = text("", "How it came about")
 
     def _lay_out(self) -> None:
         buttons = QWidget()
@@ -124,18 +125,20 @@ class ResultPanel(QWidget):
             "How far to believe it", self.calibration, self.calibration_says
         )
         self.site = Section("What it knows of the site", self.site_says)
+        self.how = Section("How it came about", self.rest)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(6)
         for widget in (
             self.empty,
             self.headline,
+            self.words,
             self.buttons,
             self.scores,
             self.site,
             self.mistakes,
             self.sure,
-            self.words,
+            self.how,
         ):
             box.addWidget(widget)
 
@@ -180,7 +183,7 @@ class ResultPanel(QWidget):
         report = self.report
         self.empty.setText(EMPTY)
         self.empty.setVisible(report is None)
-        for one in (self.headline, self.words, self.buttons):
+        for one in (self.headline, self.words, self.buttons, self.how):
             one.setVisible(report is not None)
         measured = report is not None and bool(report.answers)
         for one in (self.scores, self.mistakes):
@@ -195,7 +198,11 @@ class ResultPanel(QWidget):
         self.headline.setText(
             f'<span style="font-size:large"><b>{escape(report.says[0])}</b></span>'
         )
-        self.words.setText("\n\n".join(report.says[1:]))
+        first, rest = sentences(report)
+        self.words.setText("\n".join(first))
+        self.words.setVisible(bool(first))
+        self.rest.setText("\n\n".join(rest))
+        self.how.setVisible(bool(rest))
         self.open_report.setEnabled(report.html is not None)
         for one in (self.use_model, self.about, self.terms):
             one.setEnabled(report.model is not None)
@@ -321,6 +328,13 @@ class ResultPanel(QWidget):
         box.addWidget(buttons)
         self.licence.open()
         return self.licence
+
+
+def sentences(report: StudyReport) -> tuple[list[str], list[str]]:
+    """What else stands first, and what stands last; the site has its own place."""
+    said = [one for one in report.says[1:] if "the site of a slide" not in one]
+    first = said[: max(0, len(report.rows) - 1)]
+    return first, said[len(first) :]
 
 
 def calibration_words(report: StudyReport) -> str:

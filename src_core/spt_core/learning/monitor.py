@@ -1,5 +1,9 @@
 """Is it learning? Signals from the embeddings of slides while a model trains."""
 
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -15,6 +19,18 @@ from spt_core.training.signals import Validation, effective_rank, spread
 # A look, not an evaluation: at most so many slides, and so many tokens of each.
 MOST_SLIDES = 512
 MOST_TOKENS = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """The last look: embeddings h (n, dim), and one slide's attention.
+
+    ``p`` (m, 2) are the places of the patches that ``attention`` (m,) is of.
+    """
+
+    h: NDArray[np.float32]
+    p: NDArray[np.integer]
+    attention: NDArray[np.float32]
 
 
 class SlideMonitor:
@@ -54,6 +70,18 @@ class SlideMonitor:
         known = patients[self.sites >= 0]
         self.same_patient = known[:, None] == known[None, :]
         self.has_sites = len(np.unique(self.sites[self.sites >= 0])) > 1
+        self.is_held_out = splits == "val"
+        # Whose attention is kept: a slide held out, where there is one.
+        self.attended = int(self.is_held_out.argmax()) if len(splits) else 0
+        self.seen: Seen | None = None
+
+    @cached_property
+    def pseudonyms(self) -> tuple[str, ...]:
+        """What files may call the slides."""
+        prints = [self.cohort[int(index)].fingerprint() for index in self.chosen]
+        return tuple(
+            "slide-" + hashlib.sha256(one.encode()).hexdigest()[:10] for one in prints
+        )
 
     def validate(
         self,
@@ -64,7 +92,15 @@ class SlideMonitor:
     ) -> Validation:
         """Look at the slides; ``classifier`` is one that is being trained."""
         slides = [self.cohort[int(index)] for index in self.chosen]
-        h = np.stack([embed_sample(encoder, slide, device) for slide in slides])
+        looks = []
+        for number, slide in enumerate(slides):
+            rows = sample_rows(slide)
+            embedding, attention = _attend(encoder, slide, rows, device)
+            looks.append(embedding)
+            if number == self.attended:
+                kept = (slide.p[rows], attention.mean(dim=0).float().cpu().numpy())
+        h = np.stack(looks)
+        self.seen = Seen(h, *kept)
         knn = None
         if self.has_labels:
             shares = knn_probabilities(
@@ -114,8 +150,13 @@ def embed_sample(
     encoder: Aggregator, slide: CohortSlide, device: torch.device
 ) -> NDArray[np.float32]:
     """The embedding (dim,) of tokens spread evenly over a slide."""
+    return _embed(encoder, slide, sample_rows(slide), device)
+
+
+def sample_rows(slide: CohortSlide) -> NDArray[np.integer]:
+    """Rows of tokens spread evenly over a slide, the same at every look."""
     step = max(1, -(-len(slide) // MOST_TOKENS))
-    return _embed(encoder, slide, np.arange(0, len(slide), step), device)
+    return np.arange(0, len(slide), step)
 
 
 def _embed(
@@ -124,9 +165,21 @@ def _embed(
     rows: NDArray[np.integer],
     device: torch.device,
 ) -> NDArray[np.float32]:
+    h, _ = _attend(encoder, slide, rows, device)
+    return h
+
+
+@torch.no_grad()
+def _attend(
+    encoder: Aggregator,
+    slide: CohortSlide,
+    rows: NDArray[np.integer],
+    device: torch.device,
+) -> tuple[NDArray[np.float32], torch.Tensor]:
+    """The embedding (dim,) of some tokens, and their attention (heads, rows)."""
     x = np.empty((len(rows), slide.source.shape[1]), np.float32)
     slide.read(rows, x)
     tokens = torch.from_numpy(x).to(device)
     places = torch.from_numpy(slide.p[rows]).to(device)
-    h, _ = encoder.attend(tokens, places)
-    return h.float().cpu().numpy()
+    h, attention = encoder.attend(tokens, places)
+    return h.float().cpu().numpy(), attention

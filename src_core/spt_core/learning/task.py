@@ -17,6 +17,7 @@ from spt_core.learning.finish import (
     build_for,
     earlier_stages,
 )
+from spt_core.learning.growth import Growth
 from spt_core.learning.model_card import SITE
 from spt_core.learning.model_file import save_model
 from spt_core.learning.monitor import SlideMonitor
@@ -112,6 +113,7 @@ class SlideTrainingTask:
             self.labels = _kept_apart(settings, learned_from)
             self.labels = None if self.labels is None else self.labels.to(device)
         self.monitor = SlideMonitor(cohort, settings.seed)
+        self.growth = Growth(run.path, self.monitor, self.steps)
         self.chosen_by = _chosen_by(settings, self.monitor)
 
     def _chunk(self) -> int:
@@ -149,6 +151,7 @@ class SlideTrainingTask:
             classifier = self.objective.classifier
         seen = self.monitor.validate(self.encoder, self.device, step, classifier)
         self.encoder.train(was_training)
+        self.growth.take(step)
         return seen
 
     @cached_property

@@ -9,6 +9,7 @@
     last.safetensors
     checkpoint.pt      all that is needed to go on
     curve.png          the learning curve
+    growth/            how slides came to lie, at some steps (slide models)
     patients.key       the key of the patients' HMACs; keep it, give it to nobody
 """
 
