@@ -6,13 +6,14 @@ only when its command is the one that runs, so that ``spt info`` never loads tor
 """
 
 import argparse
+import errno
 import logging
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from spt_core._version import __version__
-from spt_core.commands.console import Console
+from spt_core.commands.console import Console, interrupts
 from spt_core.errors import InputError
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 
@@ -63,22 +64,44 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 done, 1 failed, 2 wrong usage."""
     argv = list(sys.argv[1:] if argv is None else argv)
+    console = Console(json_lines="--json" in argv)
+    # From here on, so that the seconds in which libraries are imported count too.
+    with interrupts() as interrupted:
+        try:
+            return _run(argv, console)
+        except InputError as error:
+            console.error(str(error))
+            return FAILED
+        except OSError as error:
+            console.error("Stopped." if interrupted() else _system_sentence(error))
+            return FAILED
+        except KeyboardInterrupt:
+            console.error("Stopped.")
+            return FAILED
+        except Exception:
+            # Libraries that are interrupted in mid-import raise what they like.
+            if not interrupted():
+                raise
+            console.error("Stopped.")
+            return FAILED
+
+
+def _run(argv: list[str], console: Console) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     chosen = next((word for word in argv if word in COMMANDS), None)
     args = build_parser(chosen).parse_args(argv)
-    console = Console(json_lines=args.json)
-    try:
-        code = int(_command_module(args.command).run(args, console))
-        return code or (FAILED if console.is_incomplete else 0)
-    except InputError as error:
-        console.error(str(error))
-        return FAILED
-    except OSError as error:
-        console.error(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "))
-        return FAILED
-    except KeyboardInterrupt:
-        console.error("Stopped.")
-        return FAILED
+    code = int(_command_module(args.command).run(args, console))
+    return code or (FAILED if console.is_incomplete else 0)
+
+
+def _system_sentence(error: OSError) -> str:
+    """What the system refused, which file it was, and what to do."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"The disk is full: {error.filename or 'a file'} cannot be written. What "
+            "was written before is whole: make room, and run the same command again."
+        )
+    return f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
 
 
 def _command_module(name: str):  # type: ignore[no-untyped-def]

@@ -1,7 +1,9 @@
 """Writing files so that nobody ever reads half of one, and keeping others out."""
 
+import errno
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
@@ -25,11 +27,28 @@ def written_whole(path: Path, *, private: bool = False) -> Iterator[Path]:
     os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
     try:
         yield temporary
-        _to_disk(temporary)
+        to_disk(temporary)
         os.replace(temporary, path)
-        _folder_to_disk(path.parent)
+        folder_to_disk(path.parent)
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
+        raise
+    # Libraries have errors of their own for a disk that is full.
+    except Exception as error:
+        if _is_full(path.parent):
+            full = errno.ENOSPC
+            raise OSError(full, os.strerror(full), str(path)) from error
+        raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        return shutil.disk_usage(folder).free < 2**20
+    except OSError:
+        return False
 
 
 def private_folder(path: Path) -> Path:
@@ -40,13 +59,14 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-def _to_disk(path: Path) -> None:
+def to_disk(path: Path) -> None:
+    """What was written, before anything relies on it."""
     # Windows flushes only what is open for writing.
     with path.open("r+b") as file:
         os.fsync(file.fileno())
 
 
-def _folder_to_disk(folder: Path) -> None:
+def folder_to_disk(folder: Path) -> None:
     """The new name; only POSIX systems open folders, and not every file system."""
     if os.name == "nt":
         return

@@ -30,7 +30,7 @@ def test_a_folder_goes_on_without_its_bad_files(tmp_path, capsys):
     (tmp_path / "s4.h5").write_bytes(content[: len(content) // 2])
     cohort = open_cohort(tmp_path)
     assert [slide.name for slide in cohort] == ["s0", "s1", "s3", "s5"]
-    assert [one.split()[0] for one in cohort.left_out] == ["s2.h5", "s4.h5"]
+    assert list(cohort.left_out) == ["s2", "s4"]
     out = tmp_path / "embedded.csv"
     arguments = ["embed", str(tmp_path), "--model", "mean", "--out", str(out)]
     assert main([*arguments, "--include-slide-name"]) == 1

@@ -49,7 +49,7 @@ class Console:
         On Ctrl-C the generator is closed, which cancels the work and keeps what is
         done, before the interrupt goes on.
         """
-        with _interrupts() as interrupted:
+        with interrupts() as interrupted:
             return self._shown(events, unit, interrupted)
 
     def _shown(
@@ -84,11 +84,21 @@ class Console:
                 bar.close()
 
 
-@contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Tell whether Ctrl-C was pressed, even where the exception itself was lost.
+# Ctrl-C, what a cluster sends before it kills, and a terminal that is closed.
+_STOPPING = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP")
+    if hasattr(signal, name)
+)
 
-    Python drops a KeyboardInterrupt that is raised inside a destructor or a callback.
+
+@contextmanager
+def interrupts() -> Iterator[Callable[[], bool]]:
+    """Make each signal that ends a program a KeyboardInterrupt, as Ctrl-C is.
+
+    Gives whether one came, even where the exception itself was lost: Python drops one
+    that is raised inside a destructor or a callback, and libraries make others of it
+    while they are imported. What somebody else handles or ignores stays theirs.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
@@ -99,12 +109,15 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
         pressed.set()
         raise KeyboardInterrupt
 
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:  # somebody's own, or ignored
-        yield lambda: False
-        return
-    signal.signal(signal.SIGINT, press)
+    press.is_ours = True  # type: ignore[attr-defined]
+    before = {}
+    for number in _STOPPING:
+        handler = signal.getsignal(number)
+        usual = (signal.default_int_handler, signal.SIG_DFL)
+        if handler in usual or getattr(handler, "is_ours", False):
+            before[number] = signal.signal(number, press)
     try:
         yield pressed.is_set
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -6,9 +6,9 @@ when they are few; else their rows are read from the files as they are asked for
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -124,14 +124,14 @@ class Cohort:
     Attributes
     ----------
     left_out
-        A sentence for each file that cannot be read.
+        A sentence for each slide whose file cannot be read, by its name.
     augmented
         The same slides' tokens of augmented patches, once per augmentation.
     """
 
     slides: Sequence[CohortSlide]
     remarks: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
     augmented: tuple["Cohort", ...] = ()
 
     def __len__(self) -> int:
@@ -146,7 +146,12 @@ class Cohort:
     def notes(self) -> Iterator[Note]:
         """What to say of the slides, and of those that are left out."""
         yield from (Note(remark) for remark in self.remarks)
-        yield from (LeftOut(sentence) for sentence in self.left_out)
+        yield from (LeftOut(sentence) for sentence in self.left_out.values())
+
+    @property
+    def names(self) -> list[str]:
+        """Of all slides that have a file, also those that are left out."""
+        return [*(slide.name for slide in self.slides), *self.left_out]
 
     @property
     def dim(self) -> int:
@@ -256,12 +261,12 @@ def open_cohort(
     files = feature_files(folder) if isinstance(folder, str | Path) else list(folder)
     slides: list[CohortSlide] = []
     empty: list[str] = []
-    broken: list[str] = []
+    broken: dict[str, str] = {}
     for path in files:
         try:
             index = read_index(path, **assume)
         except InputError as error:
-            broken.append(str(error))
+            broken[path.name.removesuffix(layout.ENDING)] = str(error)
             continue
         if len(index.p) == 0:
             empty.append(index.facts.name)
@@ -281,7 +286,7 @@ def open_cohort(
         )
     wrong = _unlike_the_rest(slides)
     if wrong or (broken and not slides):
-        wrong = broken + wrong
+        wrong = [*broken.values(), *wrong]
         raise InputError(_listed("These feature files cannot be used together:", wrong))
     if not slides:
         raise InputError("None of the slides has a token to learn from.")
@@ -289,19 +294,21 @@ def open_cohort(
     if sum(slide.source.nbytes for slide in slides) <= in_memory_bytes:
         slides = list(_in_memory(slides, broken))
         if not slides:
-            raise InputError(_listed("None of the feature files can be read:", broken))
-    return Cohort(slides, remarks, tuple(broken))
+            raise InputError(
+                _listed("None of the feature files can be read:", [*broken.values()])
+            )
+    return Cohort(slides, remarks, broken)
 
 
 def _in_memory(
-    slides: Iterable[CohortSlide], broken: list[str]
+    slides: Iterable[CohortSlide], broken: dict[str, str]
 ) -> Iterator[CohortSlide]:
     """Slides with their features; those whose cannot be read are added to ``broken``"""
     for slide in slides:
         try:
             yield replace(slide, x=slide.stored())
         except InputError as error:
-            broken.append(str(error))
+            broken[slide.name] = str(error)
 
 
 def _listed(title: str, sentences: Sequence[str]) -> str:

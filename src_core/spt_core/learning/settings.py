@@ -13,7 +13,7 @@ from spt_core.hints import Device, Hint, check
 from spt_core.learning.model_card import NONE, SITE, SLIDE
 from spt_core.learning.views import ViewSettings
 from spt_core.tokens.labels import PatientSource
-from spt_core.training.config_file import read_config
+from spt_core.training.config_file import read_config, settings_of_file
 from spt_core.training.options import (
     CheckpointSteps,
     Head,
@@ -335,7 +335,9 @@ class TrainSettings:
 
     @classmethod
     def read(cls, path: Path) -> "TrainSettings":
-        return cls.from_plain(read_config(path))
+        plain = read_config(path)
+        with settings_of_file(path):
+            return cls.from_plain(plain)
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "TrainSettings":

@@ -1,6 +1,7 @@
 """Training: from a folder of features to a model file, as a generator of events."""
 
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -78,8 +79,10 @@ def train(
         Asked after each step: True ends the run there, with its models written.
     """
     device = own_device(choose_device(settings.device))
-    with joined(device) as processes:
+    with joined(device) as processes, ExitStack() as held:
         folder = RunFolder(Path(settings.out))
+        if processes.first:
+            held.enter_context(folder.held())
         if cohort is None:
             cohort = _open(settings)
         yield from cohort.notes()
@@ -220,7 +223,7 @@ def _open(settings: TrainSettings) -> Cohort:
     )
     if labels is None:
         return cohort
-    names = [slide.name for slide in cohort]
+    names = cohort.names
     remarks = check_labels(labels, names, supervised=settings.supervised)
     return replace(cohort, remarks=(*cohort.remarks, *remarks))
 

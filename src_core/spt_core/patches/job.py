@@ -69,6 +69,7 @@ class SlideJob:
     todo: int
     notes: list[Note]
     stain: StainStep | None = None  # what makes the slide's stains the reference's
+    is_done: NDArray[np.bool_] | None = None  # rows of an earlier run, if any
     started: float = field(default_factory=time.perf_counter)
     cancelled: bool = False
     broken: str = ""  # an error that concerns more than single patches
@@ -230,7 +231,13 @@ def _prepare(
         return ended
     done = partial.done
     todo = np.setdiff1d(np.arange(len(grid)), done, assume_unique=True)
-    blocks = (order or _coarse_to_fine)(grid, todo)
+    is_done = None
+    if order is None and len(done):
+        is_done = np.zeros(len(grid), bool)
+        is_done[done] = True
+        blocks = _coarse_to_fine(grid, np.arange(len(grid)))
+    else:
+        blocks = (order or _coarse_to_fine)(grid, todo)
     state = slide.path.stat()
     return SlideJob(
         task,
@@ -249,6 +256,7 @@ def _prepare(
         len(todo),
         notes,
         stain,
+        is_done,
     )
 
 

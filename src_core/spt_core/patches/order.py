@@ -6,7 +6,7 @@ pass goes over the slide, and then blocks of neighbouring patches follow, each r
 one region, the blocks from coarse to fine: any prefix is a fair sample of the slide.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,33 @@ def outwards(
     far = np.square(middles + 0.5 - np.asarray(g_centre)).sum(axis=1)
     for i in np.argsort(far, kind="stable"):
         yield blocks[i]
+
+
+def same_batches(
+    blocks: Iterable[Rows], is_done: NDArray[np.bool_], capacity: int
+) -> Iterator[Rows]:
+    """What is left of blocks, in the batches that they were packed in at first.
+
+    An encoder's numbers differ in their last digits by how many patches it sees at
+    once: a run that was killed goes on with the batches of one that was not. An empty
+    block ends a batch.
+    """
+    batch: list[Rows] = []
+    for whole in blocks:
+        for start in range(0, len(whole), capacity):
+            rows = whole[start : start + capacity]
+            if batch and sum(map(len, batch)) + len(rows) > capacity:
+                yield from _left(batch, is_done)
+                batch = []
+            batch.append(rows)
+    yield from _left(batch, is_done)
+
+
+def _left(batch: list[Rows], is_done: NDArray[np.bool_]) -> Iterator[Rows]:
+    left = [part for rows in batch if len(part := rows[~is_done[rows]])]
+    yield from left
+    if left:
+        yield left[0][:0]
 
 
 def _blocks(g_rc: NDArray[np.int64], block: int) -> list[Rows]:

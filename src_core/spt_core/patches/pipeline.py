@@ -22,6 +22,7 @@ from spt_core import devices
 from spt_core.events import Note, NoticeKind
 from spt_core.patches.encoder import PatchEncoder
 from spt_core.patches.job import SlideJob
+from spt_core.patches.order import same_batches
 from spt_core.patches.reading import read_patches
 from spt_core.patches.ring import BlockPlace, Encoded, PatchBatch, Slot, capacity
 from spt_core.patches.settings import SlideResult
@@ -218,11 +219,15 @@ class Pipeline:
                         return None
                     self._job = job = self._prepared.popleft()
                     self._capacity = capacity(job, self.batch_size)
+                    if job.is_done is not None:
+                        job.blocks = same_batches(
+                            job.blocks, job.is_done, self._capacity
+                        )
                     self._results.append(job)
                     self._lock.notify_all()
                 rows = self._take(job)
                 if self._batch is not None and not (
-                    rows is not None and self._batch.has_room(rows)
+                    rows is not None and len(rows) and self._batch.has_room(rows)
                 ):
                     self._batch.is_closed = True
                     self._queue_batch(self._batch)
@@ -230,6 +235,8 @@ class Pipeline:
                 if rows is None:
                     self._job = None
                     self._lock.notify_all()
+                    continue
+                if not len(rows):  # the end of a batch
                     continue
                 if self._batch is None:
                     # Waiting here, not in the lanes: one of them must be free for the

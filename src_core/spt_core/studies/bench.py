@@ -274,7 +274,7 @@ def open_bench(settings: BenchmarkSettings) -> Bench:
         kept = {slide.name for slide in cohort}
         rows = {name: row for name, row in labels.by_slide.items() if name in kept}
         labels = replace(labels, by_slide=rows)
-    names = [slide.name for slide in cohort]
+    names = cohort.names
     notes += [*cohort.remarks, *check_labels(labels, names, supervised=True)]
     divisions = _divisions(cohort, settings, labels)
     check_divisions(cohort, divisions)

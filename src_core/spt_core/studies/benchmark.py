@@ -56,7 +56,7 @@ def benchmark(settings: BenchmarkSettings, *, command: str = "") -> Events:
     bench = open_bench(settings)
     for remark in (*bench.notes, *bench.remarks):
         yield Note(remark)
-    for sentence in bench.cohort.left_out:
+    for sentence in bench.cohort.left_out.values():
         yield LeftOut(sentence)
     with held_by_one(out / ".lock") as is_ours:
         if not is_ours:

@@ -148,7 +148,7 @@ def begun_or_new(
 ) -> Generator[Any, None, TrainResult]:
     """Go on with the training in ``settings.out``, or begin it."""
     run = RunFolder(Path(settings.out))
-    if run.checkpoint.exists():
+    if run.is_begun:
         return (yield from resume(run.path, cohort=cohort, **more))
     # Killed before its first step. A key that was laid there beforehand stays.
     run.config.unlink(missing_ok=True)

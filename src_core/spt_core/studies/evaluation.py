@@ -138,7 +138,7 @@ def evaluate(
     cohort = open_cohort(features, labels)
     if site is not None:
         cohort = cohort.from_site(site)
-    names = [slide.name for slide in cohort]
+    names = cohort.names
     # These name slides and patients: for whoever runs this, not for the report.
     yield from cohort.notes()
     for remark in check_labels(labels, names, supervised=True):

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.errors import InputError
-from spt_core.files import lock
+from spt_core.files import folder_to_disk, lock, to_disk
 from spt_core.tokens import layout
 from spt_core.tokens.feature_file import coords_attributes, file_attributes
 from spt_core.tokens.tokens import TokenFacts
@@ -143,7 +143,10 @@ class PartialFeatures:
         try:
             _refuse_without_room(temporary, len(done) * (4 * self.dim + 32))
             self._write_file(temporary, done, g_rc[done], l0_xy[done], facts, extra)
+            # Before the log goes, of which it was made.
+            to_disk(temporary)
             os.replace(temporary, self.path)
+            folder_to_disk(self.path.parent)
         except BaseException:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)

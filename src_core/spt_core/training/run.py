@@ -23,7 +23,7 @@ keeps what is done when a run fails or is stopped.
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import isfinite
 from typing import Any
 
@@ -285,7 +285,8 @@ class TrainingRun:
             self._write_state("stopped")
             raise
         except BaseException as error:
-            self._write_state("failed", f"{type(error).__name__}: {error}")
+            with suppress(OSError):  # such as a full disk, which is the error itself
+                self._write_state("failed", f"{type(error).__name__}: {error}")
             raise
         self._write_state("finished")
 

@@ -7,16 +7,22 @@
     metrics.csv        one row per epoch
     best.safetensors   the best model so far, and the last
     last.safetensors
-    checkpoint.pt      all that is needed to go on
+    checkpoint.pt      all that is needed to go on; checkpoint-before.pt is the last but
+                       one, checkpoint.sha256 has the sums of both
     curve.png          the learning curve
     growth/            how slides came to lie, at some steps (slide models)
     patients.key       the key of the patients' HMACs; keep it, give it to nobody
 """
 
 import csv
+import hashlib
 import json
+import logging
+import math
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,9 +30,13 @@ from typing import Any, Protocol
 import torch
 
 from spt_core.errors import InputError
-from spt_core.files import written_whole
+from spt_core.files import held_by_one, written_whole
 from spt_core.patients_key import KEY_FILE, new_key, read_key, write_key
 from spt_core.training.curve import draw_curves
+
+log = logging.getLogger(__name__)
+
+LOCK_FILE = ".lock"
 
 
 class Writable(Protocol):
@@ -118,14 +128,75 @@ class RunFolder:
             write_key(self.path / KEY_FILE, theirs)
         return self.patient_key() == theirs
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes out; one that has died holds nothing."""
+        with held_by_one(self.path / LOCK_FILE) as is_ours:
+            if not is_ours:
+                raise InputError(
+                    f"Another process trains in {self.path}. Wait until it ends, or "
+                    "choose another --out."
+                )
+            yield
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return self.checkpoint.exists() or self._before.exists()
+
+    @property
+    def _before(self) -> Path:
+        return self.path / "checkpoint-before.pt"
+
+    @property
+    def _sums(self) -> Path:
+        return self.path / "checkpoint.sha256"
+
     def save_checkpoint(self, content: dict[str, Any]) -> None:
+        """Write a checkpoint; the one before it is kept, should this one be damaged."""
         with written_whole(self.checkpoint) as temporary:
             torch.save(content, temporary)
+            known = [*self._known_sums()[-1:], _sha256(temporary)]
+            with written_whole(self._sums) as listed:
+                listed.write_text("\n".join(known) + "\n", encoding="ascii")
+            if self.checkpoint.exists():
+                os.replace(self.checkpoint, self._before)
 
     def load_checkpoint(self, device: torch.device) -> dict[str, Any] | None:
-        if not self.checkpoint.exists():
-            return None
-        return torch.load(self.checkpoint, map_location=device, weights_only=True)
+        """The last checkpoint that is whole.
+
+        Raises
+        ------
+        InputError
+            Where there are some and none is.
+        """
+        known = self._known_sums()
+        found = [path for path in (self.checkpoint, self._before) if path.exists()]
+        for path in found:
+            if known and _sha256(path) not in known:
+                log.warning("%s is damaged.", path)
+                continue
+            try:
+                content = torch.load(path, map_location=device, weights_only=True)
+            # Each layer of the format has its own errors.
+            except Exception as error:  # noqa: BLE001
+                log.warning("%s cannot be read: %s", path, error)
+                continue
+            if isinstance(content, dict) and "step" in content:
+                return content
+        if found:
+            raise InputError(
+                f"The checkpoints in {self.path} are damaged, so the run cannot go on. "
+                "Its models are as they were. Start anew with another --out."
+            )
+        return None
+
+    def _known_sums(self) -> list[str]:
+        """Of the checkpoints; none in folders of earlier versions."""
+        try:
+            return self._sums.read_text(encoding="ascii").split()
+        except (OSError, ValueError):
+            return []
 
     def add_metrics(self, row: dict[str, Any]) -> None:
         """Add a row; the first one's names become the header."""
@@ -146,9 +217,12 @@ class RunFolder:
     def read_metrics(self) -> list[dict[str, str]]:
         if not self.metrics.exists():
             return []
-        with self.metrics.open(newline="", encoding="utf-8") as file:
-            # A killed process may leave half a line at the end.
-            return [row for row in csv.DictReader(file) if None not in row.values()]
+        with self.metrics.open(newline="", encoding="utf-8", errors="replace") as file:
+            # A killed process may leave half a line at the end, a bad disk anything.
+            try:
+                return [row for row in csv.DictReader(file) if _is_whole(row)]
+            except csv.Error:
+                return []
 
     def drop_metrics_after(self, step: int) -> None:
         """Forget rows of steps that a resumed run will take again."""
@@ -164,6 +238,20 @@ class RunFolder:
             points = [(int(r["step"]), float(r[name])) for r in rows if r.get(name)]
             curves[name] = ([step for step, _ in points], [v for _, v in points])
         draw_curves(self.path / "curve.png", curves)
+
+
+def _is_whole(row: dict[str, Any]) -> bool:
+    if None in row or None in row.values():
+        return False
+    try:
+        return int(row["step"]) >= 0 and math.isfinite(float(row["loss"] or 0))
+    except (KeyError, ValueError):
+        return False
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def key_in(folder: Path) -> bytes | None:

@@ -10,7 +10,7 @@ import yaml
 from spt_core.errors import InputError
 from spt_core.hints import Device, Hint, check
 from spt_core.patches.training.augmentation_settings import Augmentation
-from spt_core.training.config_file import read_config
+from spt_core.training.config_file import read_config, settings_of_file
 from spt_core.training.options import (
     HEADS,
     CheckpointSteps,
@@ -311,8 +311,10 @@ class PatchTrainSettings:
         known = {one.name for one in fields(cls)}
         if not isinstance(plain, Mapping) or set(plain) - known:
             raise InputError(f"{path.parent} is not a run of 'spt train-patches'.")
-        plain = _tupled(plain)
-        return cls(**{**plain, "augmentation": Augmentation(**plain["augmentation"])})
+        with settings_of_file(path):
+            plain = _tupled(plain)
+            augmentation = Augmentation(**plain["augmentation"])
+            return cls(**{**plain, "augmentation": augmentation})
 
 
 def _listed(value: Any) -> Any:

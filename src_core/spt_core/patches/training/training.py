@@ -1,7 +1,7 @@
 """Patch training: from slides and tiles to an encoder file, a generator of events."""
 
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,10 @@ def train_patches(settings: PatchTrainSettings, *, resume: bool = False) -> Even
     Ctrl-C. ``resume`` goes on with the run in ``settings.out``.
     """
     device = own_device(choose_device(settings.device))
-    with joined(device) as processes, fixed_shapes(device):
+    with joined(device) as processes, fixed_shapes(device), ExitStack() as held:
         folder = RunFolder(Path(settings.out), COMMAND, ENCODER_FILE)
+        if processes.first:
+            held.enter_context(folder.held())
         if not resume and processes.first:
             folder.refuse_if_begun()
         start = load_start(settings.arch, settings.init, settings.seed)
