@@ -1,6 +1,6 @@
 # Two commands matter: `make demo` and `make test`. Both set up all that they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core test-plugin test-lowest lint bench docs clean screen
+.PHONY: help demo demo-train test test-core test-plugin test-lowest lint bench docs clean screen
 
 PYTHON ?= python3
 VENV := .venv
@@ -26,6 +26,14 @@ demo: $(VENV)/installed screen  ## open napari with a sample slide (without a di
 	else \
 	  LIBGL_ALWAYS_SOFTWARE=1 xvfb-run -a -s "-screen 0 1280x800x24" \
 	    $(PY) -m napari_spt.demo --screenshot demo/screenshot.png; \
+	fi
+
+demo-train: $(VENV)/installed screen  ## a short study of sample slides in the dock (without a display: pictures)
+	@if [ -n "$$DISPLAY$$WAYLAND_DISPLAY" ] || [ "$$(uname)" != Linux ]; then \
+	  $(PY) -m napari_spt.demo_train; \
+	else \
+	  LIBGL_ALWAYS_SOFTWARE=1 xvfb-run -a -s "-screen 0 1280x800x24" \
+	    $(PY) -m napari_spt.demo_train --pictures demo; \
 	fi
 
 test: test-core test-plugin  ## run the tests

@@ -1,5 +1,6 @@
 """The "Train" dock: data, goal, views, run, result; a face of ``spt study``."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,10 +28,13 @@ from napari_spt.parts.widgets import Column, text
 from napari_spt.training.data_panel import DataPanel
 from napari_spt.training.draft import StudyDraft
 from napari_spt.training.goal_panel import GoalPanel
-from napari_spt.training.reading import Look, Phase
+from napari_spt.training.growth_panel import GrowthPanel
+from napari_spt.training.reading import Look, Phase, growing_run
+from napari_spt.training.result_panel import ResultPanel
 from napari_spt.training.run_panel import RunPanel
 from napari_spt.training.sampling import SampleMaker
 from napari_spt.training.study_list import StudyList
+from napari_spt.training.views_page import ViewsPage
 from napari_spt.training.watching import (
     Watcher,
     ask_study,
@@ -49,7 +53,8 @@ if TYPE_CHECKING:
 NARROWEST, NARROWEST_LINES = 340, 18
 TALL = 600
 CHOSEN = "training_study"
-DATA, GOAL, RUN = "Data", "Goal", "Run"
+DATA, GOAL, VIEWS, RUN, RESULT = "Data", "Goal", "Views", "Run", "Result"
+ENDED = (Phase.FINISHED, Phase.STOPPED)
 
 
 class TrainDock(QWidget):
@@ -78,7 +83,11 @@ class TrainDock(QWidget):
         self.list = StudyList()
         self.data = DataPanel(self.draft)
         self.goal = GoalPanel(self.draft)
+        self.views = ViewsPage(self.viewer, self.draft)
         self.run = RunPanel()
+        self.growth = GrowthPanel()
+        self.run.growth_place.addWidget(self.growth)
+        self.result = ResultPanel(self.viewer)
         self.sampling = SampleMaker(self)
         self.tabs = Tabs("training_tab")
         self.start = QPushButton("Start")
@@ -96,7 +105,13 @@ class TrainDock(QWidget):
         box.addWidget(self.list)
         box.addWidget(self.tabs)
         box.addStretch(1)
-        for name, page in ((DATA, self.data), (GOAL, self.goal), (RUN, self.run)):
+        for name, page in (
+            (DATA, self.data),
+            (GOAL, self.goal),
+            (VIEWS, self.views),
+            (RUN, self.run),
+            (RESULT, self.result),
+        ):
             self.tabs.add(name, page)
         self.foot = QWidget()
         foot = QVBoxLayout(self.foot)
@@ -131,7 +146,8 @@ class TrainDock(QWidget):
         self.sampling.said.connect(self.data.sample.setText)
         self.sampling.done.connect(self._take_sample)
         self.draft.changed.connect(self.show_start)
-        self.goal.advanced.opened.connect(lambda: self.wheel.keep(self.goal.advanced))
+        for forms in (self.goal.advanced, self.views.advanced):
+            forms.opened.connect(partial(self.wheel.keep, forms))
         self.start.clicked.connect(self.begin)
         self.copy.clicked.connect(self.copy_command)
         self.list.chosen.connect(self.open_study)
@@ -213,6 +229,7 @@ class TrainDock(QWidget):
         self.study, self._phase = path, None
         remember(CHOSEN, str(path))
         self.run.show_none()
+        self.growth.hide()
         self.watcher.watch(path)
 
     def begin(self) -> None:
@@ -258,9 +275,29 @@ class TrainDock(QWidget):
             return
         self.run.show_look(look)
         self.list.show_studies(look.studies, self.study, look.phase)
+        self._show_growth(look)
         before, self._phase = self._phase, look.phase
-        if before is not look.phase:
-            self.show_start()
+        if before is look.phase:
+            return
+        self.show_start()
+        if look.phase in ENDED:
+            self.result.show(look.path)
+            if before is not None:  # it ended just now
+                self.tabs.show_page(RESULT)
+        elif before is None and look.has_model:
+            self.result.show(look.path)
+
+    def _show_growth(self, look: Look) -> None:
+        """The map of slides and the attention of the training that goes on."""
+        run = growing_run(look)
+        if run is None:
+            self.growth.hide()
+            return
+        if run != self.growth.run:
+            self.growth.show(run)
+        elif look.phase is Phase.RUNNING:
+            self.growth.refresh()
+        self.growth.setVisible(bool(self.growth.snapshots))
 
     def copy_command(self) -> None:
         from qtpy.QtGui import QGuiApplication
@@ -319,12 +356,16 @@ class TrainDock(QWidget):
         for widget in (
             self.tabs.row,
             self.goal.advanced.folded.button,
+            self.views.advanced.folded.button,
+            self.growth,
+            self.result,
             self.run.folded_notes.button,
             self.list.forget_button,
         ):
             if widget.styleSheet() != style:
                 widget.setStyleSheet(style)
         self.run.use_colours(ink_of(theme), ground_of(theme))
+        self.growth.use_colours(ink_of(theme), ground_of(theme))
         for ring in self.rings:
             ring.use_colour(ink_of(theme))
 
@@ -358,6 +399,7 @@ class TrainDock(QWidget):
         self.is_closed = True
         self.watcher.stop()
         self.data.stop()
+        self.views.close_page()
         self.sampling.stop()
         self.draft.close()
         for ring in self.rings:

@@ -128,7 +128,9 @@ class StudyDraft(QObject):
             features=self.features or None,
             labels=labels or self.labels.as_it_is or self._labels_in(out),
             init=self.init or None if self.aim in _TAKES_INIT else None,
-            encode=EncodeSettings(**self.encode),
+            encode=EncodeSettings(
+                **{n: Path(v) if n == "weights" else v for n, v in self.encode.items()}
+            ),
             views=ViewSettings(**self.views),
             **{**effort, **self.advanced},
         )
@@ -190,7 +192,10 @@ class StudyDraft(QObject):
         self.goal, self.init = settings.goal, settings.init or ""
         self.out, self.effort = settings.out, "fits"
         self.labels = LabelsSource.of_file(settings.labels)
-        self.encode = _differing(settings.encode, EncodeSettings())
+        self.encode = {
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in _differing(settings.encode, EncodeSettings()).items()
+        }
         self.views = _differing(settings.views, ViewSettings())
         self.advanced = {
             name: value

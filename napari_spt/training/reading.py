@@ -240,6 +240,15 @@ def phase_of(
     return Phase(state.status) if state else Phase.NEW
 
 
+def growing_run(look: Look) -> Path | None:
+    """The folder of the training of the model itself; None before it."""
+    if look.state is None or not look.state.run:
+        return None
+    run = StudyFolder(look.path).run(look.state.run)
+    found = [run / name for name in ("model", "before") if (run / name).is_dir()]
+    return found[0] if found else None
+
+
 def _is_full(path: Path) -> bool:
     there = next(one for one in (path, *path.parents) if one.exists())
     return shutil.disk_usage(there).free < FULL_BYTES

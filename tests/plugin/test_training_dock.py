@@ -192,7 +192,8 @@ def test_goals_settings_and_the_command(open_train, cohort, tmp_path):
     dock.goal.advanced.open()
     forms = dock.goal.advanced.forms
     forms["advanced"]["learning_rate"].value = 0.001
-    forms["views"]["split_ratio"].value = 0.5
+    dock.views.advanced.open()
+    dock.views.advanced.forms["views"]["split_ratio"].value = 0.5
     forms["encode"]["stain"].value = "macenko"
     settings = dock.draft.settings()
     assert settings.learning_rate == 0.001
@@ -384,6 +385,7 @@ def full(open_train, cohort, recorded, qtbot):
         )
     )
     dock.goal.advanced.build()
+    dock.views.advanced.build()
     qtbot.waitUntil(lambda: dock.run.curves is not None, timeout=SLOW)
     return viewer, dock
 
@@ -391,8 +393,9 @@ def full(open_train, cohort, recorded, qtbot):
 def test_no_jargon_outside_advanced(full):
     _, dock = full
     words = words_of(dock)
-    for one in words_of(dock.goal.advanced):
-        words.remove(one)
+    for forms in (dock.goal.advanced, dock.views.advanced):
+        for one in words_of(forms):
+            words.remove(one)
     found = {
         (jargon, one)
         for one in words
@@ -418,6 +421,7 @@ def test_nothing_is_cut_off(full, qtbot, theme, times):
     viewer, dock = full
     viewer.theme = theme
     dock.goal.advanced.open()
+    dock.views.advanced.open()
     settings = get_settings().appearance
     size = settings.font_size
     settings.font_size = times * size
@@ -473,6 +477,6 @@ def test_a_labels_file_that_is_gone_is_left_out(tmp_path):
 def test_labels_and_pages(full):
     """All pages of the dock are there, in their order."""
     _, dock = full
-    assert list(dock.tabs.pages)[:2] == ["Data", "Goal"]
+    assert list(dock.tabs.pages) == ["Data", "Goal", "Views", "Run", "Result"]
     assert all(isinstance(one, QLabel) for one in dock.data.findings.parts.values())
     QTest.qWait(1)
