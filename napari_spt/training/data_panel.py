@@ -267,9 +267,9 @@ class DataPanel(QWidget):
         if not isinstance(one, Finding):
             return
         self.findings.add(one)
-        if not self.is_looked_at:
+        if not self.is_looked_at:  # what stops the run comes first
             self.is_looked_at = True
-            QTimer.singleShot(0, self.checked.emit)
+            self.checked.emit()
         self.status.setText("Measuring how long it will take…")
 
     def _on_ended(self, said: str) -> None:
