@@ -8,7 +8,8 @@ from qtpy.QtCore import QObject, Signal
 
 from napari_spt.training.checking import Checker
 
-SLIDES, SIZE = 18, 4096
+# By this number each kind of tumour has four patients, of three sites.
+SLIDES, SIZE, SEED = 18, 4096, 1
 
 
 def sample_folder() -> Path:
@@ -37,6 +38,7 @@ class SampleMaker(QObject):
             return
         self.said.emit("Painting the slides…")
         size = ["--slides", str(SLIDES), "--size", str(SIZE), "--sites", "3"]
+        size += ["--seed", str(SEED)]
         self.process.run(["sample", "--json", str(folder), *size])
 
     def stop(self) -> None:
