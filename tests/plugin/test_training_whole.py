@@ -1,4 +1,4 @@
-"""By clicks alone: from sample slides to a model in the analysis dock; kills on the way."""
+"""By clicks alone from sample slides to a model that is used; kills on the way."""
 
 import os
 import signal
