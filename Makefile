@@ -9,9 +9,9 @@ UV := $(shell command -v uv || echo .uv/bin/uv)
 # A screen and an OpenGL that need no hardware, looked for when a target runs; on
 # machines without xvfb (Windows, macOS) the real ones.
 SCREEN = LIBGL_ALWAYS_SOFTWARE=1 $$(command -v xvfb-run >/dev/null && echo "xvfb-run -a")
-# Two at a time: many wait for processes that they start. A window needs a turn of its own.
+# Two at a time: many wait for processes that they start. Each has a screen of its own.
 CORE_TESTS := tests/core tests/attack -m "not slow" -n 2 --dist loadfile
-PLUGIN_TESTS := tests/plugin -p napari -p npe2 -p pytest-qt -m "not slow"
+PLUGIN_TESTS := tests/plugin -p napari -p npe2 -p pytest-qt -m "not slow" -n 2 --dist loadfile
 LIBRARIES := xvfb xauth libgl1 libgl1-mesa-dri libegl1 libopengl0 libdbus-1-3 \
   libfontconfig1 libglib2.0-0 libxkbcommon-x11-0 libxcb-cursor0 libxcb-icccm4 \
   libxcb-image0 libxcb-keysyms1 libxcb-randr0 libxcb-render-util0 libxcb-shape0 \

@@ -1,11 +1,34 @@
 """A sample slide, an engine for all tests of a run, and the dock in a real viewer."""
 
+import atexit
+import os
+import shutil
+import subprocess
+
 import pytest
 from qtpy.QtCore import QCoreApplication, QEvent
 
 from napari_spt.parts.settings import remember
 
 SIDE = 4096
+
+
+def _own_screen() -> None:
+    """A screen of its own for each process of pytest-xdist: windows share no focus."""
+    if "PYTEST_XDIST_WORKER" not in os.environ or shutil.which("Xvfb") is None:
+        return
+    told, tells = os.pipe()
+    command = ["Xvfb", "-displayfd", str(tells), "-screen", "0", "1280x1024x24"]
+    screen = subprocess.Popen(
+        [*command, "-nolisten", "tcp"], pass_fds=[tells], stderr=subprocess.DEVNULL
+    )
+    os.close(tells)
+    with os.fdopen(told) as number:
+        os.environ["DISPLAY"] = f":{number.readline().strip()}"
+    atexit.register(screen.terminate)
+
+
+_own_screen()
 
 
 @pytest.fixture(scope="session")

@@ -166,6 +166,7 @@ def test_closing_at_work_is_quick_and_clean(work, quick):
     assert threading.active_count() == threads
 
 
+@pytest.mark.slow
 @POSIX
 def test_killed_at_random_moments(engine, work):
     """Every open request is told why, and the next click goes on from there."""

@@ -159,6 +159,7 @@ def test_many_tokens_are_joined_from_interleaved_groups():
         assert (seen.attention.sum(1) < 1).all()
 
 
+@pytest.mark.slow
 def test_two_groups_of_10_000_against_the_exact_pass_at_20_000():
     torch.manual_seed(2)
     made = SlideEncoder(24, dim=16, depth=2, heads=2).eval()

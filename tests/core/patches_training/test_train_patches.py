@@ -79,7 +79,9 @@ def knn(encoder, seed=99, a_kind=40):
     return mean_class_accuracy(y[half:], shares.argmax(1))
 
 
-@pytest.mark.parametrize("method", ["simclr", "hidisc"])
+@pytest.mark.parametrize(
+    "method", ["simclr", pytest.param("hidisc", marks=pytest.mark.slow)]
+)
 def test_training_lifts_knn_accuracy(folder, tmp_path, method):
     settings = quick(
         folder, tmp_path / "run", method=method, epochs=40, learning_rate=3e-3,

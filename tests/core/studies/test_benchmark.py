@@ -239,6 +239,7 @@ def test_one_process_at_a_time(cohort, tmp_path):
         finish(benchmark(quick_settings(cohort, tmp_path)))
 
 
+@pytest.mark.slow
 def test_several_processes_find_the_same(cohort, tmp_path):
     said = {"one": [], "two": []}
     one = finish(
