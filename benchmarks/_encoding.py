@@ -77,7 +77,7 @@ def bare_encoder(
         torch.set_num_threads(threads)
         with torch.inference_mode():
             for _ in range(rounds):
-                out = encoder.module(batch)
+                out = encoder._network()(batch)
                 if out.ndim == 4:
                     out.mean(dim=(2, 3))
         return 32 * rounds
