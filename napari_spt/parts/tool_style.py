@@ -37,6 +37,12 @@ def tool_style(theme: str) -> str:
     )
 
 
+def table_style() -> str:
+    """The style of tables, whose text napari leaves small."""
+    size = get_settings().appearance.font_size
+    return f"QTableWidget, QHeaderView::section {{ font-size: {size}pt; }}"
+
+
 def _ink_on(colour: str) -> str:
     """Black or white, whichever is read better on a colour."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))

@@ -18,6 +18,8 @@ STILL = 4.0
 EDGE = 0.06
 ZOOM_STEP = 1.2
 DIMMED = 45
+# Qt draws a point as a line of 1/63 of a unit: in units of a map this wide, as none.
+WIDE = 1e4
 _KEYS = {
     Qt.Key.Key_Left: (-1, 0),
     Qt.Key.Key_Right: (1, 0),
@@ -53,7 +55,7 @@ class MapPlot(QWidget):
         self.ink, self.ground = QColor("white"), QColor("black")
         self._tree: cKDTree | None = None
         self._shapes: list[tuple[int, QPolygonF]] = []
-        self._centre, self._scale = np.zeros(2), 1.0
+        self._centre, self._scale, self._fine = np.zeros(2), 1.0, 1.0
         self._is_whole = True
         self._picture: QPixmap | None = None
         self._pressed: QPointF | None = None
@@ -85,8 +87,10 @@ class MapPlot(QWidget):
     def show_colours(self, colouring: Colouring) -> None:
         self.colouring = colouring
         groups = np.unique(colouring.group)
+        extent = float(np.ptp(self.xy, axis=0).max()) if len(self.xy) else 0.0
+        self._fine = WIDE / extent if extent > 0 else 1.0
         self._shapes = [
-            (int(group), _polygon(self.xy[colouring.group == group]))
+            (int(group), _polygon(self.xy[colouring.group == group] * self._fine))
             for group in groups[np.argsort(groups >= 0, kind="stable")]
         ]
         self._redraw()
@@ -194,8 +198,8 @@ class MapPlot(QWidget):
         return (
             QTransform()
             .translate(self.width() / 2, self.height() / 2)
-            .scale(self._scale, -self._scale)
-            .translate(-x, -y)
+            .scale(self._scale / self._fine, -self._scale / self._fine)
+            .translate(-x * self._fine, -y * self._fine)
         )
 
     def paintEvent(self, _event) -> None:

@@ -22,6 +22,7 @@ from qtpy.QtWidgets import (
 
 from napari_spt.analysis.model_panel import CardDialog
 from napari_spt.parts.background import run_in_background
+from napari_spt.parts.tool_style import table_style
 from napari_spt.parts.widgets import Section, text
 from napari_spt.slide_map.slide_list import SlideList
 from napari_spt.training.calibration_plot import CalibrationPlot
@@ -240,6 +241,11 @@ class ResultPanel(QWidget):
         self._take_room()
 
     def _take_room(self) -> None:
+        style = table_style()
+        for table in (self.table, self.matrix):
+            if table.styleSheet() != style:
+                table.setStyleSheet(style)
+                self.matrix.take_room()
         self.table.resizeRowsToContents()
         rows = sum(self.table.rowHeight(n) for n in range(self.table.rowCount()))
         head = self.table.horizontalHeader().sizeHint().height()

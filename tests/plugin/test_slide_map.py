@@ -290,6 +290,31 @@ def test_ten_thousand_slides_stay_fluid(drawn):
     assert np.median(took) < 0.1
 
 
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e5])
+def test_points_are_round_and_in_place_on_any_scale(drawn, size):
+    _, dock = drawn
+    plot = dock.plot
+    xy = size * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    plot.show_points(xy, by_names("label", ["a", "a", "a"]))
+    plot.use_colours("#000000", "#000000")
+    image = plot._draw_points().toImage()
+    ratio = image.devicePixelRatio()
+    x, y = plot.screen(xy)[1] * ratio
+    size_px = round(plot.point_size() * ratio)
+    box = [
+        [
+            image.pixelColor(round(x) + across, round(y) + down).blue() > 60
+            for across in range(
+                -2 * size_px, min(2 * size_px, image.width() - round(x))
+            )
+        ]
+        for down in range(-2 * size_px, 2 * size_px)
+    ]
+    rows, cols = np.nonzero(box)
+    assert abs(np.ptp(rows) + 1 - size_px) <= 2
+    assert abs(np.ptp(cols) + 1 - size_px) <= 2
+
+
 def test_text_of_twice_the_size_fits(drawn):
     _, dock = drawn
     size = get_settings().appearance.font_size

@@ -142,31 +142,13 @@ def embed_slide(
 ) -> NDArray[np.float32]:
     """The embedding (dim,) of a whole slide."""
     with all_threads(device):
-        return _embed(encoder, slide, np.arange(len(slide)), device)
-
-
-@torch.no_grad()
-def embed_sample(
-    encoder: Aggregator, slide: CohortSlide, device: torch.device
-) -> NDArray[np.float32]:
-    """The embedding (dim,) of tokens spread evenly over a slide."""
-    return _embed(encoder, slide, sample_rows(slide), device)
+        return _attend(encoder, slide, np.arange(len(slide)), device)[0]
 
 
 def sample_rows(slide: CohortSlide) -> NDArray[np.integer]:
     """Rows of tokens spread evenly over a slide, the same at every look."""
     step = max(1, -(-len(slide) // MOST_TOKENS))
     return np.arange(0, len(slide), step)
-
-
-def _embed(
-    encoder: Aggregator,
-    slide: CohortSlide,
-    rows: NDArray[np.integer],
-    device: torch.device,
-) -> NDArray[np.float32]:
-    h, _ = _attend(encoder, slide, rows, device)
-    return h
 
 
 @torch.no_grad()
