@@ -30,6 +30,10 @@ COHORTS = {
 # Slides of this size have some 400 patches: smaller crops than the paper's.
 VIEWS = ("--crop-area", 60, 300, "--max-tokens", 64)
 
+# It is asked about single slides of no known site: nothing to standardise by. Slides of
+# one site are what it learns to tell apart; of the labels only the sites are used.
+SITES = ("--standardise", "no", "--negatives", "site")
+
 
 def cohort(work: Path, name: str) -> Path:
     """Slides, labels.csv and features of one cohort."""
@@ -69,7 +73,8 @@ def main() -> None:
     pretrained, tuned = work / "pretrained", work / "tuned"
     if not (pretrained / "best.safetensors").exists():
         run("train", features, "--objective", "simclr", "--model", "small", *VIEWS,
-            "--epochs", 150, "--batch-size", 72, "--out", pretrained)  # fmt: skip
+            "--epochs", 150, "--batch-size", 72, *SITES, "--labels", labels,
+            "--out", pretrained)  # fmt: skip
     if not (tuned / "best.safetensors").exists():
         run("train", features, "--objective", "classify", "--labels", labels, *VIEWS,
             "--init", pretrained / "last.safetensors", "--epochs", 60,

@@ -234,7 +234,7 @@ class RunFolder:
     def draw_curve(self) -> None:
         rows = self.read_metrics()
         curves = {}
-        for name in ("loss", "knn", "site_knn", "effective_rank"):
+        for name in ("loss", "knn", "site_knn", "knn_gap", "effective_rank"):
             points = [(int(r["step"]), float(r[name])) for r in rows if r.get(name)]
             curves[name] = ([step for step, _ in points], [v for _, v in points])
         draw_curves(self.path / "curve.png", curves)

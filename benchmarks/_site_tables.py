@@ -1,0 +1,109 @@
+"""Scores of ``site_learning.py``, and its tables from the JSON alone."""
+
+import json
+
+import numpy as np
+
+from spt_core.training.knn import mean_class_accuracy
+
+DRAWS = 2000
+
+
+def compact(found: dict) -> str:
+    """JSON with one run per line, for readable differences between versions."""
+    parts = []
+    for name, value in found.items():
+        if name in ("runs", "cohorts"):
+            lines = [f"    {json.dumps(k)}: {json.dumps(v)}" for k, v in value.items()]
+            parts.append(f"  {json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n  }")
+        else:
+            parts.append(f"  {json.dumps(name)}: {json.dumps(value)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def scored(y, sites, **said) -> dict:
+    """Mean class accuracy of each question, and which slides were right."""
+    record: dict = {}
+    for name, answers in said.items():
+        truth = sites if name == "site_knn" else y
+        record[name] = mean_class_accuracy(truth, answers)
+        record[f"{name} right"] = (answers == truth).astype(int).tolist()
+    return record
+
+
+def tables(found: dict) -> str:
+    """One table for each pair of cohorts, in Markdown."""
+    return "\n\n".join(_table(found, name) for name in found["cohorts"])
+
+
+def _table(found: dict, where: str) -> str:
+    cohort = found["cohorts"][where]
+    methods: dict[str, list[dict]] = {}
+    for name, record in found["runs"].items():
+        method = name.removeprefix(f"{where}/").split("/seed ")[0]
+        if name.startswith(f"{where}/") and "knn" in record:
+            methods.setdefault(method, []).append(record)
+    count = len(set(cohort["patient"]))
+    lines = [
+        f"**{where}**: learned from {cohort['slides'][0]} slides of "
+        f"{cohort['patients'][0]} patients ({cohort['learned from']}), asked "
+        f"{cohort['slides'][1]} slides of {count} patients "
+        f"({', '.join(cohort['asked'])}), {cohort['tokens'][1]} patches each.",
+        "",
+        "| method | seeds | kNN, class | − mean | − max | kNN, site | linear |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for method, runs in methods.items():
+        against = [
+            _difference(cohort, runs, methods[one])
+            if one in methods and method != one
+            else ""
+            for one in ("mean/no", "max/no")
+        ]
+        cells = [
+            f"{100 * np.mean([run[name] for run in runs]):.1f}"
+            for name in ("knn", "site_knn", "linear")
+        ]
+        lines.append(
+            f"| {method} | {len(runs)} | {cells[0]} | {against[0]} | {against[1]} | "
+            f"{cells[1]} | {cells[2]} |"
+        )
+    sites = len(set(cohort["sites"]))
+    lines += ["", f"Chance: class {100 / 3:.0f}, site {100 / sites:.0f}."]
+    return "\n".join(lines)
+
+
+def _difference(cohort: dict, ours: list[dict], theirs: list[dict]) -> str:
+    """Of mean class accuracy in points, with its 95 % interval over patients."""
+    y, patients = np.array(cohort["y"]), np.array(cohort["patient"])
+    right = [
+        np.mean([run["knn right"] for run in runs], axis=0) for runs in (ours, theirs)
+    ]
+    gain = right[0] - right[1]
+    of_class = np.unique(y)[:, None] == y[None, :]  # (classes, slides)
+    drawn = np.random.default_rng(0).multinomial(
+        patients.max() + 1, np.full(patients.max() + 1, 1 / (patients.max() + 1)), DRAWS
+    )
+    weights = np.vstack([np.ones(patients.max() + 1), drawn])[:, patients]
+    total = weights @ of_class.T
+    shares = (weights * gain) @ of_class.T / np.maximum(total, 1e-9)
+    means = 100 * np.nanmean(np.where(total > 0, shares, np.nan), axis=1)
+    low, high = np.quantile(means[1:], (0.025, 0.975))
+    return f"{means[0]:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def few_labels(found: dict) -> str:
+    """Accuracy of linear classifiers from 1, 2, 5 and 10 patients per class."""
+    lines = ["| method | 1 | 2 | 5 | 10 |", "|---|---|---|---|---|"]
+    methods: dict[str, list[dict]] = {}
+    for name, record in found["runs"].items():
+        if "/labels/" in name:
+            methods.setdefault(name.split("/seed ")[0], []).append(record)
+    for name, runs in methods.items():
+        cells = [
+            f"{100 * np.mean([run[n] for run in runs]):.1f}"
+            f" ± {100 * np.mean([run[f'{n} sd'] for run in runs]):.1f}"
+            for n in ("1", "2", "5", "10")
+        ]
+        lines.append(f"| {name.replace('/labels', '')} | {' | '.join(cells)} |")
+    return "\n".join(lines)
