@@ -31,6 +31,7 @@ EMPTY = (
     "While a model learns, its slides are shown here: how they come to lie apart, and "
     "where it looks on one of them."
 )
+LEARNED_FROM = "It learns from all of them: that they lie apart is no proof."
 SIDE = 260
 GROUND = (40, 40, 48)
 
@@ -148,7 +149,10 @@ class GrowthPanel(QWidget):
         step = (
             "Before the first step" if found.step == 0 else f"After step {found.step:,}"
         )
-        self.says.setText(f"{step}, of {last:,} so far: each point is a slide.")
+        learned = "" if found.held_out.any() else f" {LEARNED_FROM}"
+        self.says.setText(
+            f"{step}, of {last:,} so far: each point is a slide.{learned}"
+        )
         self._show_points(found)
         self.looks.setText(attention_words(found))
         self.picture.setPixmap(attention_picture(found))

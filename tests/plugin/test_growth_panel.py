@@ -92,6 +92,7 @@ def test_attention_is_where_the_patches_are(panel, tmp_path):
     write_snapshot(tmp_path, snapshot(8, 1.0))
     panel.refresh()
     assert "does not learn from" in panel.looks.text()
+    assert "no proof" not in panel.says.text()
     picture = attention_picture(snapshot(8, 1.0)).toImage()
     across, down = picture.width() / 6, picture.height() / 4
     green = np.array(
@@ -109,3 +110,4 @@ def test_attention_is_where_the_patches_are(panel, tmp_path):
     write_snapshot(tmp_path, snapshot(9, 1.0, held_out=False))
     panel.refresh()
     assert "one of its slides" in panel.looks.text()
+    assert "no proof" in panel.says.text()
