@@ -1,5 +1,6 @@
 """The stains of a slide, found and changed."""
 
+import io
 import time
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from PIL import Image
 
 from spt_core import open_slide
 from spt_core.patches.stain_step import StainStep, stain_step
@@ -169,6 +171,41 @@ def test_what_shows_no_two_stains_is_said(kind, why):
         estimate_stains(spoiled(kind).reshape(-1, 3))
 
 
+DAB = np.array([0.268, 0.570, 0.776])
+
+
+@pytest.mark.parametrize("noise", [3, 8])
+@pytest.mark.parametrize("only", [BLUE[:, 0], PINK[:, 1], np.array([0.07, 0.99, 0.11])])
+def test_one_stain_with_a_scanners_noise_is_one_stain(only, noise):
+    """Faint pixels of one stain are turned far by noise and JPEG, dark ones are not."""
+    pixels = scanned(MIXED.sum(axis=-1, keepdims=True), only[:, None], noise)
+    with pytest.raises(NoStainsError, match="one stain, or none"):
+        estimate_stains(pixels)
+
+
+def test_brown_is_told_from_eosin():
+    """H-DAB: the brown of an immunostain is within 20 degrees of eosin."""
+    both = np.stack([BLUE[:, 0], DAB], axis=1)
+    with pytest.raises(NoStainsError, match=r"brown \(DAB\)"):
+        estimate_stains(scanned(MIXED, both, 3))
+    for lab in (BLUE, PINK):
+        estimate_stains(scanned(MIXED, lab, 3))
+
+
+def scanned(mixed, vectors, noise):
+    """Means of two by two pixels, as a slide's are taken, after noise and JPEG."""
+    od = mixed @ unit(vectors).T
+    light = 240 * np.exp(-od) - 1
+    light = light + np.random.default_rng(0).normal(0, noise, light.shape)
+    held = io.BytesIO()
+    rgb = np.clip(light, 0, 255).round().astype(np.uint8)
+    Image.fromarray(rgb).save(held, "JPEG", quality=80)
+    rgb = np.asarray(Image.open(held))
+    high, wide = (n // 2 for n in rgb.shape[:2])
+    rgb = rgb[: 2 * high, : 2 * wide].reshape(high, 2, wide, 2, 3)
+    return rgb.mean(axis=(1, 3)).round().astype(np.uint8).reshape(-1, 3)
+
+
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 499])
 def test_few_pixels_are_too_few(count):
     some = rendered(MIXED, BLUE).reshape(-1, 3)[:count]
@@ -282,12 +319,12 @@ def test_patches_of_any_size_and_place(slide):
         assert 0 < len(rgb) <= 96 * 64 * 64
     nothing = Tissue(np.zeros_like(tissue.mask), tissue.l0_scale_xy)
     grid = lay_grid(slide, nothing, **PATCH)
-    step, said = stain_step(MACENKO, "s", slide, nothing, grid)
+    step, said, _ = stain_step(MACENKO, "s", slide, nothing, grid)
     assert step is None
     assert said == [
         "s is encoded in its own colours: too little of its tissue is stained."
     ]
-    assert stain_step(NO_STAIN, "s", slide, tissue, grid) == (None, [])
+    assert stain_step(NO_STAIN, "s", slide, tissue, grid) == (None, [], None)
 
 
 STAINED = FOLDER / "slides" / "CMU-1-Small-Region.svs"
@@ -306,7 +343,7 @@ def test_real_slides(path, shows_two):
     tissue = find_tissue(real)
     grid = lay_grid(real, tissue, patch_size=224, target_mpp=1.0)
     start = time.perf_counter()
-    step, said = stain_step(MACENKO, "s", real, tissue, grid)
+    step, said, _ = stain_step(MACENKO, "s", real, tissue, grid)
     assert time.perf_counter() - start < 5
     assert (step is not None) is shows_two
     assert len(said) == (not shows_two)

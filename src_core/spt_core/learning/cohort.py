@@ -371,6 +371,12 @@ def _remarks(slides: Sequence[CohortSlide], empty: list[str]) -> tuple[str, ...]
                 f"{guessed} feature files do not state their {name}; taken to be "
                 f"{value} by their folder or magnification."
             )
+    own = sum((slide.facts.stain_done or "").startswith("none") for slide in slides)
+    if own:
+        remarks.append(
+            f"{own} of {len(slides)} slides are in their own colours: they do not show "
+            "the two stains that are made alike."
+        )
     placeless = sum(not slide.facts.has_positions for slide in slides)
     if placeless:
         remarks.append(

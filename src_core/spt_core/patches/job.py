@@ -5,7 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -205,7 +205,9 @@ def _prepare(
             f"patch with {settings.min_tissue:.0%} or more). If there is some, try a "
             "smaller --min-tissue or --patch-size."
         )
-    stain, said = stain_step(settings.stain, task.title, slide, tissue, grid)
+    stain, said, stain_done = stain_step(
+        settings.stain, task.title, slide, tissue, grid
+    )
     enlarged = {"slide_mpp": slide.mpp or 0.0, "target_mpp": target_mpp}
     notes = [
         *(Note(sentence) for sentence in (*slide.notes, *tissue.notes)),
@@ -243,7 +245,7 @@ def _prepare(
         task,
         slide,
         grid,
-        _facts(task, slide, grid, identity),
+        replace(_facts(task, slide, grid, identity), stain_done=stain_done),
         partial,
         {
             writing.SLIDE_BYTES: state.st_size,

@@ -38,14 +38,17 @@ class StainStep:
 
 def stain_step(
     stain: str, title: str, slide: Slide, tissue: Tissue, grid: PatchGrid
-) -> tuple[StainStep | None, list[str]]:
+) -> tuple[StainStep | None, list[str], str | None]:
     """What converts a slide's stains, or a message that says why nothing does.
+
+    The last is what the slide's file states of it; None where nothing was asked for.
 
     It is not stored with unfinished work: the same slide and settings give it again.
     """
     if stain == NO_STAIN:
-        return None, []
+        return None, [], None
     try:
-        return StainStep(slide_stains(slide, tissue, grid)), []
+        return StainStep(slide_stains(slide, tissue, grid)), [], stain
     except NoStainsError as error:
-        return None, [f"{title} is encoded in its own colours: {error}."]
+        sentence = f"{title} is encoded in its own colours: {error}."
+        return None, [sentence], f"{NO_STAIN}: {error}"

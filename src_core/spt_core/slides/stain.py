@@ -47,6 +47,11 @@ _DARK_BRIGHTEST, _DARK_DARKEST = 80, 8
 # are not hematoxylin and eosin.
 _NEAREST = 10.0
 _FARTHEST = 40.0
+# Noise turns faint pixels by many degrees and dark ones by few: of two stains the
+# darker half of the pixels shows at least this many degrees.
+_NEAREST_DARK = 14.0
+# Diaminobenzidine, the brown of immunostains (Ruifrok and Johnston 2001).
+BROWN = np.array([0.268, 0.570, 0.776])
 # Two stains span a plane: the spread along its narrow side is at least this many times
 # the spread out of it.
 _FLATNESS = 1.5
@@ -174,11 +179,19 @@ def estimate_stains(rgb: Pixels) -> Stains:
     vectors = np.outer(first, np.cos(ends)) + np.outer(second, np.sin(ends))
     if vectors[0, 0] < vectors[0, 1]:  # hematoxylin absorbs more red
         vectors = vectors[:, ::-1]
-    if np.degrees(ends[1] - ends[0]) < _NEAREST or spread[1] < _FLATNESS * spread[0]:
+    length = np.linalg.norm(od, axis=1)
+    dark = np.percentile(angles[length >= np.median(length)], (_ALPHA, 100 - _ALPHA))
+    if (
+        np.degrees(ends[1] - ends[0]) < _NEAREST
+        or np.degrees(dark[1] - dark[0]) < _NEAREST_DARK
+        or spread[1] < _FLATNESS * spread[0]
+    ):
         raise NoStainsError("it shows one stain, or none, rather than two")
     unit = REFERENCE / np.linalg.norm(REFERENCE, axis=0)
     if (vectors * unit).sum(axis=0).min() < np.cos(np.radians(_FARTHEST)):
         raise NoStainsError("its colours are not those of hematoxylin and eosin")
+    if vectors[:, 1] @ BROWN / np.linalg.norm(BROWN) > vectors[:, 1] @ unit[:, 1]:
+        raise NoStainsError("its second stain is brown (DAB), not eosin")
     strengths = np.percentile(od @ np.linalg.pinv(vectors).T, 99, axis=0)
     if strengths.min() < _BETA:
         raise NoStainsError("it shows one stain, or none, rather than two")

@@ -31,6 +31,7 @@ def describe_features(files: Sequence[Path]) -> dict[str, Any]:
         "written_by": dict(Counter(one.source or "unknown" for one in facts)),
         "without_positions": sum(not one.has_positions for one in facts),
         "off_lattice": sum(one.off_lattice for one in facts),
+        "own_colours": sum((one.stain_done or "").startswith("none") for one in facts),
         "assumed": sorted({name for one in facts for name in one.assumed}),
     }
     for name in _FACTS:
@@ -65,6 +66,10 @@ def feature_lines(title: str, about: dict[str, Any]) -> list[str]:
             guess = ", guessed" if name in about["assumed"] else ""
             some = ", not by all" if None in about[name] else ""
             lines.append(f"  {label:<13} {said}{unit}{guess}{some}")
+    if about["own_colours"]:
+        lines.append(
+            f"  own colours   {about['own_colours']}, which show no two stains"
+        )
     if about["without_positions"]:
         lines.append(
             f"  positions     {about['without_positions']} of {about['files']} do not "

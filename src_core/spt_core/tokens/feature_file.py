@@ -126,6 +126,8 @@ def read_index(
             f"{name} cannot be read as a feature file ({error}). If a run that "
             "wrote it was stopped, encode this slide again."
         ) from error
+    # TRIDENT writes what it does not know as a word.
+    attributes = {k: v for k, v in attributes.items() if text_of(v) != "None"}
     check_attributes(name, attributes)
     if rows.shape[0] != len(l0_xy) or (g_rc is not None and len(g_rc) != len(l0_xy)):
         raise InputError(
@@ -222,6 +224,7 @@ def file_attributes(facts: TokenFacts) -> dict[str, Any]:
         layout.MPP: facts.mpp,
         layout.PATCH_UM: facts.patch_um,
         layout.STAIN: facts.stain,
+        layout.STAIN_DONE: facts.stain_done,
         layout.SLIDE_FINGERPRINT: facts.slide_fingerprint,
         layout.SCANNER: facts.scanner,
         layout.GRID_ORIGIN: np.asarray(facts.g_origin, np.int64),
@@ -276,8 +279,6 @@ def _facts(path: Path, said: Mapping[str, Any], l0_xy: NDArray) -> TokenFacts:
     def text(name: str) -> str | None:
         return text_of(said[name]) if name in said else None
 
-    # TRIDENT writes what it does not know as a word.
-    said = {key: value for key, value in said.items() if text_of(value) != "None"}
     assumed = []
     patch_size, overlap = whole(layout.PATCH_SIZE), whole(layout.OVERLAP) or 0
     l0_mag = number(layout.L0_MAGNIFICATION)
@@ -334,6 +335,7 @@ def _facts(path: Path, said: Mapping[str, Any], l0_xy: NDArray) -> TokenFacts:
         patch_um=number(layout.PATCH_UM)
         or (mpp * patch_size if mpp and patch_size else None),
         stain=text(layout.STAIN),
+        stain_done=text(layout.STAIN_DONE),
         l0_patch_xy=l0_patch_xy,
         l0_step_xy=l0_step_xy,
         l0_size_xy=(l0_width, l0_height) if l0_width and l0_height else None,
@@ -351,7 +353,7 @@ def _facts(path: Path, said: Mapping[str, Any], l0_xy: NDArray) -> TokenFacts:
 
 def text_of(value: Any) -> str | None:
     if isinstance(value, bytes):
-        return value.decode()
+        return value.decode(errors="replace")
     return None if value is None else str(value)
 
 

@@ -31,6 +31,7 @@ ENCODER_SHA256 = "encoder_sha256"
 MPP = "mpp"  # micrometres per pixel of the patch as the encoder saw it
 PATCH_UM = "patch_um"  # side of a patch in micrometres
 STAIN = "stain"
+STAIN_DONE = "stain_done"  # what that came to on this slide
 SLIDE_FINGERPRINT = "slide_fingerprint"
 SCANNER = "scanner"  # maker, model, objective and pixel size, as far as stated
 GRID_ORIGIN = "grid_origin"  # (row, col): the full grid's minimum

@@ -43,6 +43,7 @@ _TEXTS = (
     layout.ENCODER,
     layout.ENCODER_SHA256,
     layout.STAIN,
+    layout.STAIN_DONE,
     layout.SLIDE_FINGERPRINT,
     layout.SCANNER,
     layout.SPT_VERSION,

@@ -17,6 +17,9 @@ class TokenFacts:
     ----------
     mpp, patch_size
         Micrometres per pixel, and side in pixels, of a patch as the encoder saw it.
+    stain_done
+        What was done to this slide where ``stain`` was asked for: the same, or
+        ``none`` and why.
     l0_patch_xy
         Level-0 pixels (x, y) that a patch covers.
     l0_step_xy
@@ -49,6 +52,7 @@ class TokenFacts:
     patch_size: int | None = None
     patch_um: float | None = None
     stain: str | None = None
+    stain_done: str | None = None
     l0_patch_xy: tuple[int, int] | None = None
     l0_step_xy: tuple[int, int] | None = None
     l0_size_xy: tuple[int, int] | None = None

@@ -143,6 +143,9 @@ def test_a_slide_of_one_stain_is_left_and_that_is_said(tmp_path):
     tokens = read_tokens(result.path)
     np.testing.assert_allclose(tokens.x, plain.x, atol=1e-5)
     assert tokens.facts.stain == "macenko"
+    facts = read_tokens(tmp_path / "a" / "s.h5").facts
+    assert facts.stain == "macenko"  # what was asked for
+    assert facts.stain_done.startswith("none: it shows one stain")
 
 
 def test_unknown_stains_are_refused_by_the_core():
