@@ -1,6 +1,6 @@
 # Two commands matter: `make demo` and `make test`. Both set up all that they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-train test test-core test-plugin test-lowest lint bench docs clean screen
+.PHONY: help demo demo-train test test-core test-plugin test-lowest attack lint bench docs clean screen
 
 PYTHON ?= python3
 VENV := .venv
@@ -49,6 +49,9 @@ test-lowest: screen | $(UV)  ## run the tests with the oldest dependencies that 
 	$(UV) pip install -q --compile-bytecode --python .venv-lowest/bin/python --resolution lowest-direct -e ".[test]"
 	.venv-lowest/bin/python -m pytest $(CORE_TESTS)
 	$(SCREEN) .venv-lowest/bin/python -m pytest $(PLUGIN_TESTS)
+
+attack: $(VENV)/installed  ## try 3,200 bad files and lines, each in a limited process (Linux)
+	nice $(PY) -m tests.attack
 
 lint: $(VENV)/installed  ## check style and types
 	$(VENV)/bin/ruff check .

@@ -18,6 +18,7 @@ from napari_spt.slides.reader import get_reader, slide_layers_of
 from napari_spt.slides.recent import remember_slide
 from napari_spt.slides.slide_source import is_file_slide
 from napari_spt.slides.slide_table import table_of
+from spt_core import proving
 from spt_core.errors import InputError
 from spt_core.slides import SLIDE_ENDINGS, Slide, open_slide
 
@@ -99,6 +100,7 @@ class Opening(QObject):
     def _open_each(self) -> Iterator[tuple[Path, Slide | InputError]]:
         for path in self.paths:
             try:
+                proving.switch_on()
                 found: Slide | InputError = open_slide(path, title=path.name)
             except InputError as error:
                 found = error

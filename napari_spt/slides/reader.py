@@ -12,6 +12,7 @@ from napari_spt.parts.window_calls import make_window_calls_safe
 from napari_spt.slides.dask_scheduler import use_threads_by_default
 from napari_spt.slides.recent import remember_slide
 from napari_spt.slides.slide_source import USUAL_MPP
+from spt_core import proving
 from spt_core.errors import InputError
 from spt_core.slides import (
     Slide,
@@ -44,6 +45,7 @@ def get_reader(path: str | Sequence[str]) -> Callable[[Any], list[LayerData]] | 
 def read_slides(path: str | Sequence[str]) -> list[LayerData]:
     """Read each slide as one layer; napari shows the message of an InputError."""
     paths = [path] if isinstance(path, str) else list(path)
+    proving.switch_on()  # a slide must not take the window down
     use_threads_by_default()
     make_window_calls_safe()
     table = _table()

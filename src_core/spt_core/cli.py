@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from spt_core import proving
 from spt_core._version import __version__
 from spt_core.commands.console import Console, interrupts
 from spt_core.errors import InputError
@@ -65,6 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 done, 1 failed, 2 wrong usage."""
     argv = list(sys.argv[1:] if argv is None else argv)
     console = Console(json_lines="--json" in argv)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # names that are no UTF-8 are said too
+            stream.reconfigure(errors="backslashreplace")
     # From here on, so that the seconds in which libraries are imported count too.
     with interrupts() as interrupted:
         try:
@@ -90,7 +94,12 @@ def _run(argv: list[str], console: Console) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     chosen = next((word for word in argv if word in COMMANDS), None)
     args = build_parser(chosen).parse_args(argv)
-    code = int(_command_module(args.command).run(args, console))
+    command = _command_module(args.command)
+    proving.switch_on()  # a slide must not take the command down
+    try:
+        code = int(command.run(args, console))
+    finally:
+        proving.switch_off()
     return code or (FAILED if console.is_incomplete else 0)
 
 

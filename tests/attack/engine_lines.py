@@ -41,3 +41,23 @@ def lines(seed, count):
             line = line[:cut] + bytes([rng.randrange(256)]) + line[cut + 1 :]
             line = line.replace(b"\n", b" ")
         yield line + b"\n"
+
+
+def cases(folder, seed, count):
+    for number, line in enumerate(lines(seed, count - 4)):
+        yield (
+            f"{seed}/{number} {line[:60]!r}",
+            lambda line=line: is_answered(folder, line),
+        )
+
+
+def is_answered(folder, line):
+    """Whether a line is understood, or answered."""
+    import io
+
+    from spt_core.engine.channel import Channel
+
+    replies = io.BytesIO()
+    channel = Channel(folder, io.BytesIO(line), replies)
+    understood = list(channel.receive())
+    return len(understood) + len(replies.getvalue().splitlines()) == 1

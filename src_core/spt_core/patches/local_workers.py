@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from spt_core import devices
+from spt_core import devices, proving
 from spt_core.errors import InputError
 from spt_core.events import Note, Progress
 from spt_core.patches.encode import Event, encode_slides
@@ -295,6 +295,7 @@ def _since(moment: float) -> float:
 def _work(connection: Connection, settings: EncodeSettings) -> None:
     # Ctrl-C in a terminal is for the process that started this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    proving.switch_off()  # this process may be lost
     pipe = _Pipe(connection)
     try:
         encoder = load_encoder(settings.encoder, settings.weights)

@@ -1,34 +1,54 @@
 """Which slides a folder holds, and whether it is one itself."""
 
+import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import openslide
 
+from spt_core import proving
 from spt_core.slides.array_source import is_ome_zarr
 from spt_core.slides.names import is_slide_name
+
+_log = logging.getLogger(__name__)
 
 _DICOM = ".dcm"
 
 
-def slides_in(folder: Path) -> Iterator[Path]:
+def slides_in(
+    folder: Path, _above: frozenset[tuple[int, int]] = frozenset()
+) -> Iterator[Path]:
     """The slides of a folder and of all folders in it, in order.
 
     An OME-Zarr folder is one slide, and so is a folder that holds the DICOM files of
     one series and no other slide. Elsewhere a series is represented by its first file.
+    A folder inside that may not be read is left out, with a warning, and links that
+    lead back are not followed.
     """
+    state = folder.stat()
+    here = (state.st_dev, state.st_ino)
+    if here in _above:
+        return
+    above = _above | {here}
     if is_ome_zarr(folder):
         yield folder
         return
     dicom = _first_of_each_series(dicom_files(folder))
-    if dicom and _is_one_series(dicom) and not _has_others(folder):
+    if dicom and _is_one_series(dicom) and not _has_others(folder, above):
         yield folder
         return
     for path in _visible(folder):
         if path.is_dir():
-            yield from slides_in(path)
+            yield from _below(path, above)
         elif path in dicom or (is_slide_name(path) and not _is_dicom(path)):
             yield path
+
+
+def _below(folder: Path, above: frozenset[tuple[int, int]]) -> Iterator[Path]:
+    try:
+        yield from slides_in(folder, above)
+    except OSError as error:
+        _log.warning("%s cannot be looked into: %s", folder, error.strerror or error)
 
 
 def dicom_files(folder: Path) -> list[Path]:
@@ -53,6 +73,11 @@ def _is_one_series(firsts: dict[Path, str | None]) -> bool:
 
 
 def _series(path: Path) -> str | None:
+    if proving.is_on():
+        try:
+            return proving.series_of(path)
+        except proving.ReaderLostError:
+            return None
     try:
         with openslide.OpenSlide(path) as slide:
             return slide.properties.get("dicom.SeriesInstanceUID")
@@ -60,10 +85,10 @@ def _series(path: Path) -> str | None:
         return None
 
 
-def _has_others(folder: Path) -> bool:
+def _has_others(folder: Path, above: frozenset[tuple[int, int]]) -> bool:
     """Whether there are slides beside a folder's DICOM files, or below."""
     return any(
-        any(slides_in(path))
+        any(_below(path, above))
         if path.is_dir()
         else is_slide_name(path) and not _is_dicom(path)
         for path in _visible(folder)

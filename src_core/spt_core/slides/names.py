@@ -40,6 +40,8 @@ def slide_name(name: str | Path) -> str:
     TCGA names contain dots, so that ``Path.stem`` would cut too much.
     """
     text = Path(name).name
+    # A name that is no UTF-8 has parts that no file and no screen takes.
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return text[: len(text) - len(slide_ending(text))]
 
 

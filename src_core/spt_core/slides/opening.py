@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 import openslide
 import tifffile
 
+from spt_core import proving
 from spt_core.errors import InputError
 from spt_core.slides import slide_errors
 from spt_core.slides.array_source import is_ome_zarr, open_ome_zarr, open_tiff
@@ -16,6 +17,7 @@ from spt_core.slides.openslide_source import OpenSlideSource
 from spt_core.slides.slide import Slide
 from spt_core.slides.slide_errors import SlideError
 from spt_core.slides.source import PixelSource
+from spt_core.slides.tiff_checks import wrong_with
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +56,8 @@ def open_slide(
     path = Path(path).expanduser().absolute()
     if not path.exists():
         raise slide_errors.missing(title or str(path))
+    if not (path.is_file() or path.is_dir()):
+        raise slide_errors.no_file(title or str(path))
     if path.is_dir() and not is_ome_zarr(path):
         path = _slide_in_folder(path, title or str(path))
     state = path.stat()
@@ -61,16 +65,33 @@ def open_slide(
     with _lock:
         source = _open_sources.get(key)
         if source is None:
+            _refuse_dangerous(path, title or str(path))
             source = _open_source(path, title or str(path))
-            if min(source.level_dimensions[0]) < 1:
-                source.close()
-                raise slide_errors.without_pixels(
-                    title or str(path), *source.level_dimensions[0]
-                )
+            for size in source.level_dimensions:
+                if min(size) < 1:
+                    source.close()
+                    raise slide_errors.without_pixels(title or str(path), *size)
             _open_sources[key] = source
         slide = Slide(source, mpp=mpp, title=title, release=_release)
         _users.setdefault(source, WeakSet()).add(slide)
     return slide
+
+
+def _refuse_dangerous(path: Path, title: str) -> None:
+    """Refuse a file that would take its reader down, or never end."""
+    if path.is_dir():
+        return
+    if wrong := wrong_with(path):
+        raise slide_errors.wrong_inside(title, wrong)
+    try:
+        proving.prove(path)
+    except OSError as error:
+        raise slide_errors.why_not(path, title, error) from error
+    except proving.ReaderLostError as error:
+        _log.warning("%s: %s", path, error)
+        raise slide_errors.wrong_inside(
+            title, "the library that reads it does not survive it"
+        ) from error
 
 
 def _release(slide: Slide, source: PixelSource) -> None:
@@ -125,7 +146,7 @@ def _open_source(path: Path, title: str) -> PixelSource:
         source = OpenSlideSource.try_open(path)
     except PermissionError as error:
         raise slide_errors.not_allowed(title, error) from error
-    except (openslide.OpenSlideError, OSError) as error:
+    except (openslide.OpenSlideError, OSError, ValueError) as error:
         _log.debug("%s: %s", path, error)
         refused = error
         if not _is_compressed_otherwise(path):

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import math
+import os
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
@@ -370,4 +371,4 @@ def _hatch(x: int, y: int, w: int, h: int) -> Pixels:
 def _file_token(path: Path) -> str:
     state = path.stat()
     text = f"{path.resolve()}|{state.st_mtime_ns}|{state.st_size}"
-    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:16]
+    return hashlib.sha1(os.fsencode(text), usedforsecurity=False).hexdigest()[:16]

@@ -74,6 +74,19 @@ def damaged(title: str, kind: str = "", beside: str = "") -> SlideError:
     )
 
 
+def wrong_inside(title: str, why: str) -> SlideError:
+    return SlideError(
+        Reason.DAMAGED, f"{title} is damaged: {why}. {AGAIN[0].upper()}{AGAIN[1:]}"
+    )
+
+
+def no_file(title: str) -> SlideError:
+    return SlideError(
+        Reason.NOT_A_SLIDE,
+        f"{title} is neither a file nor a folder (but a pipe, a device or the like).",
+    )
+
+
 def why_not(path: Path, title: str, error: Exception) -> SlideError:
     """What is wrong with a file that neither openslide nor tifffile opens."""
     if isinstance(error, PermissionError):

@@ -9,11 +9,17 @@ import yaml
 
 from spt_core.errors import InputError
 
+# Settings have some hundred lines; a list in a list takes the reader ever longer.
+_LONGEST, _DEEPEST = 2**20, 2000
+
 
 def read_config(path: Path) -> Any:
     """What a run's folder says it was asked, as plain data."""
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if len(text) > _LONGEST or max(map(text.count, "[{&*")) > _DEEPEST:
+            raise ValueError("no settings are so long or so deep")
+        found = yaml.safe_load(text)
     except FileNotFoundError:
         raise InputError(
             f"{path.parent} is not a training run: it has no {path.name}."

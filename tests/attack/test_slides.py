@@ -1,0 +1,148 @@
+"""Damaged slides: a sentence each; none takes its process down or never ends."""
+
+import os
+import struct
+import sys
+
+import pytest
+
+from spt_core import proving
+from spt_core.errors import InputError
+from spt_core.patches.folder import find_slides
+from spt_core.slides import open_slide
+from spt_core.slides.folders import slides_in
+from spt_core.slides.names import slide_name
+from tests.attack import forks
+from tests.attack.slide_files import cases, directories
+from tests.made_slides import picture, write_ome_zarr, write_tiff
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="forks and limits")
+POSIX = pytest.mark.skipif(os.name == "nt", reason="Windows has no such files")
+
+
+@pytest.fixture
+def proved():
+    proving.switch_on()
+    yield
+    proving.switch_off()
+
+
+def a_slide(path, **options):
+    write_tiff(path, picture(700, 600), levels=2, **options)
+    return path
+
+
+def with_tag(path, target, tag, value):
+    content = bytearray(path.read_bytes())
+    at = directories(content)[0]
+    (count,) = struct.unpack_from("<H", content, at)
+    for entry in range(at + 2, at + 2 + count * 12, 12):
+        if struct.unpack_from("<H", content, entry)[0] == tag:
+            struct.pack_into("<I", content, entry + 8, value)
+    target.write_bytes(content)
+    return target
+
+
+@LINUX
+def test_every_damaged_slide_is_a_sentence(tmp_path):
+    slides = [a_slide(tmp_path / "a.tif"), a_slide(tmp_path / "b.tif", tile=None)]
+    write_ome_zarr(tmp_path / "c.ome.zarr", picture(300, 200))
+    slides.append(tmp_path / "c.ome.zarr")
+    (tmp_path / "bad").mkdir()
+    table = forks.Table()
+
+    def with_proof(case):
+        proving.switch_on()
+        return case()
+
+    for name, case in cases(slides, tmp_path / "bad", seed=4, count=25):
+        end = forks.run(lambda case=case: with_proof(case), seconds=120)
+        table.add("slides", name, *end)
+    assert not table.failed, str(table)
+
+
+@pytest.mark.parametrize(
+    ("tag", "value", "words"),
+    [
+        (322, 0, "tiles with a side of 0"),
+        (323, 0, "tiles with a side of 0"),
+        (322, 2**31, "tiles with a side"),
+        (256, 0, "a side of 0"),
+        (257, 2**32 - 1, "a side of 4294967295"),
+    ],
+)
+def test_impossible_sizes_are_said(tmp_path, tag, value, words):
+    good = a_slide(tmp_path / "good.tif")
+    bad = with_tag(good, tmp_path / "bad.tif", tag, value)
+    with pytest.raises(InputError, match=words):
+        open_slide(bad)
+    open_slide(good).close()
+
+
+def test_directories_in_a_circle_are_said(tmp_path):
+    content = bytearray(a_slide(tmp_path / "good.tif").read_bytes())
+    at = directories(content)[-1]
+    (count,) = struct.unpack_from("<H", content, at)
+    struct.pack_into("<I", content, at + 2 + count * 12, directories(content)[0])
+    (tmp_path / "bad.tif").write_bytes(content)
+    with pytest.raises(InputError, match="in a circle"):
+        open_slide(tmp_path / "bad.tif")
+
+
+def test_a_file_that_its_reader_does_not_survive_is_said(tmp_path, proved, monkeypatch):
+    good = a_slide(tmp_path / "good.tif")
+    open_slide(good).close()
+    asked = []
+    real = proving._ask
+    monkeypatch.setattr(proving, "_ask", lambda what: asked.append(what) or real(what))
+    open_slide(good).close()
+    assert not asked  # proved once
+    other = a_slide(tmp_path / "other.tif")
+    helper = proving._helper
+
+    def dies(what):
+        asked.append(what)
+        helper.process.kill()
+        helper.process.wait()
+        raise proving.ReaderLostError("it ended with -11")
+
+    monkeypatch.setattr(proving, "_ask", dies)
+    with pytest.raises(InputError, match="does not survive it"):
+        open_slide(other)
+    monkeypatch.setattr(proving, "_ask", real)
+    open_slide(other).close()  # another helper takes its place
+
+
+def test_a_helper_that_is_gone_is_a_lost_reader(tmp_path, proved):
+    a_slide(tmp_path / "a.tif")
+    proving.prove(tmp_path / "a.tif")
+    helper = proving._helper
+    helper.process.kill()
+    helper.process.wait()
+    with pytest.raises(proving.ReaderLostError):
+        helper.ask({"do": "open", "path": "x"})
+
+
+@POSIX
+def test_pipes_and_links_that_lead_back(tmp_path):
+    os.mkfifo(tmp_path / "pipe.svs")
+    with pytest.raises(InputError, match="neither a file nor a folder"):
+        open_slide(tmp_path / "pipe.svs")
+    folder = tmp_path / "slides"
+    (folder / "inner").mkdir(parents=True)
+    a_slide(folder / "inner" / "a.tif")
+    (folder / "inner" / "back").symlink_to(folder)
+    (folder / "loop.svs").symlink_to(folder / "loop.svs")
+    assert [path.name for path in slides_in(folder)][:1] == ["a.tif"]
+    assert len(find_slides([folder])) <= 2
+    with pytest.raises(InputError, match="There is no file"):
+        open_slide(folder / "loop.svs")
+
+
+@LINUX
+def test_a_name_that_is_no_utf8(tmp_path):
+    path = os.fsencode(tmp_path) + b"/\xff\xfe.tif"
+    a_slide(tmp_path / "a.tif")
+    os.rename(tmp_path / "a.tif", path)
+    assert slide_name(os.fsdecode(path)) == "\ufffd\ufffd"
+    open_slide(os.fsdecode(path)).close()
