@@ -8,7 +8,7 @@ from napari_spt.parts.widgets import text
 from napari_spt.training.reading import Points, Training
 
 TALL, SHORT = 170, 130
-MOST_POINTS = 1500
+MOST_POINTS, FEW_POINTS = 1500, 20
 # Told apart by colour-blind eyes, on both themes.
 LOSS, HELD_OUT, OF_CLASS, OF_SITE = "#4c9be8", "#e8933a", "#3fae7a", "#c06ab8"
 
@@ -65,7 +65,9 @@ class Curves(QWidget):
 
     @staticmethod
     def _line(plot: CalmPlot, colour: str) -> pg.PlotDataItem:
-        line = pg.PlotDataItem(pen=pg.mkPen(colour, width=2))
+        line = pg.PlotDataItem(
+            pen=pg.mkPen(colour, width=2), symbolPen=None, symbolBrush=colour
+        )
         plot.addItem(line)
         return line
 
@@ -100,6 +102,9 @@ def _draw(line: pg.PlotDataItem, points: Points) -> None:
     if shown and shown[-1] != points[-1]:
         shown = [*shown, points[-1]]
     line.setData([x for x, _ in shown], [y for _, y in shown])
+    # A first point has no line yet.
+    line.setSymbol("o" if len(shown) <= FEW_POINTS else None)
+    line.setSymbolSize(5)
 
 
 def _log(value: float) -> float:

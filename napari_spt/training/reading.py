@@ -144,7 +144,7 @@ class StudyReader:
         self._trainings: dict[tuple[str, str], Training] = {}
         self._notes: list[str] = []
         self._seconds: dict[str, float] = {}
-        self._ended = math.inf  # when the last of them was
+        self._ended = 0.0  # when the last of them was
 
     def look(self) -> Look:
         studies = self.queue.studies()
@@ -220,7 +220,7 @@ class StudyReader:
         left = max(0, state.total - state.done) / state.rate
         if state.stage == "evaluate":
             # Quick ones come first: one that takes longer than they did says more.
-            since = state.when - self._ended
+            since = state.when - max(self._ended, state.began)
             left = max(left, (state.total - state.done) * since)
             # The model itself takes about as long as the longest that measured.
             left += max(self._seconds.values(), default=0.0)

@@ -74,7 +74,7 @@ def test_killed_told_and_gone_on_with(open_train, tmp_path, qtbot):  # noqa: F81
     dock.draft.set(
         features=str(cohort / "features"),
         out=str(tmp_path / "study"),
-        advanced={"steps": 400, "device": "cpu"},
+        advanced={"steps": 120, "device": "cpu"},
     )
     qtbot.waitUntil(lambda: dock.start.isEnabled(), timeout=MINUTES)
     dock.start.click()

@@ -295,11 +295,24 @@ class StudySlides:
 
     def left(self) -> list[Path]:
         """The slides that are still to be encoded."""
+        given = self._given()
         return [
             one.path
             for one in self.opened
-            if not one.problem and not self._is_encoded(one.path)
+            if not one.problem
+            and not self._is_encoded(one.path)
+            and self._feature_file(one.path).name not in given
         ]
+
+    def _given(self) -> frozenset[str]:
+        """Feature files that are there already, by their names."""
+        if not self.settings.features:
+            return frozenset()
+        try:
+            files = feature_files(Path(self.settings.features))
+        except (InputError, OSError):  # a finding of its own
+            return frozenset()
+        return frozenset(path.name for path in files)
 
     def patches_left(self) -> int:
         """About how many patches they have, by the tissue of a few."""
