@@ -203,8 +203,9 @@ class TrainDock(QWidget):
         except (InputError, OSError) as error:
             show_info(str(error))
             return
-        self._watch(folder.path)
         self.queue.add(folder.path, wanted=self._is_wanted(folder.path))
+        self._watch(folder.path)
+        self.list.show_studies(self.queue.studies(), self.study)
         self.draft.take(settings)
 
     def _is_wanted(self, path: Path) -> bool:
