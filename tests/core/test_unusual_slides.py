@@ -118,3 +118,25 @@ def test_each_kind_of_trouble_is_told_apart(tmp_path, monkeypatch):
     kind, said = reason(flat)
     assert kind is Reason.NO_PERMISSION
     assert "ask whoever owns it" in said
+
+
+@pytest.mark.parametrize("names", [["CH2", "CH3"], ["ch3", "ch2"]])
+def test_stimulated_raman_histology_by_its_channels_names(tmp_path, names):
+    """Against the group's recipe: both channels from 0 to 1, and their difference."""
+    rng = np.random.default_rng(0)
+    cells = rng.integers(0, 20000, (2, 400, 600)).astype(np.uint16)
+    cells[:, :, :200] = 300  # dark ground
+    cells[1, 300, 500] = 65535
+    path = tmp_path / "srh.ome.tif"
+    about = {"axes": "CYX", "Channel": {"Name": names}}
+    stored = cells if names[0] == "CH2" else cells[::-1]
+    tifffile.imwrite(path, stored.copy(), metadata=about, ome=True, tile=(256, 256))
+    ch2, ch3 = cells.astype(float) / 2**16
+    want = np.clip(np.stack([ch3 - ch2 + 5000 / 2**16, ch2, ch3], axis=-1), 0, 1) * 255
+    slide = open_slide(path)
+    assert np.abs(np.asarray(slide.pyramid[0]) - want).max() <= 0.51
+    assert any("stimulated Raman" in note for note in slide.notes)
+    other = tmp_path / "dyes.ome.tif"
+    about["Channel"]["Name"] = ["DAPI", "CH3"]
+    tifffile.imwrite(other, cells, metadata=about, ome=True, tile=(256, 256))
+    assert not open_slide(other).notes

@@ -20,6 +20,7 @@ from spt_core.slides.channel_facts import (
     from_ome_xml,
     from_omero,
     from_qptiff,
+    srh_channels,
 )
 from spt_core.slides.channels import ChannelView
 from spt_core.slides.orientation import UPRIGHT, Orientation
@@ -112,6 +113,11 @@ class ArraySource:
         self.level_dimensions = tuple(level.size() for level in self.levels)
         self.tile_sizes = tuple(level.tile() for level in self.levels)
         self._view: ChannelView | None = None
+        if self.dtype == np.uint16 and srh_channels(self.channels):
+            self.notes.append(
+                "Its channels CH2 and CH3 are of stimulated Raman histology: red, green "
+                "and blue are CH3 - CH2, CH2 and CH3."
+            )
 
     @property
     def channel_view(self) -> ChannelView:

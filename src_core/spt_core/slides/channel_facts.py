@@ -38,6 +38,14 @@ def are_colours(facts: Sequence[ChannelFacts]) -> bool:
     return True
 
 
+def srh_channels(facts: Sequence[ChannelFacts]) -> tuple[int, int] | None:
+    """Numbers of CH2 and CH3 of stimulated Raman histology, by their names."""
+    names = [re.sub(r"[^a-z0-9]", "", (one.name or "").lower()) for one in facts]
+    if sorted(names) != ["ch2", "ch3"]:
+        return None
+    return names.index("ch2"), names.index("ch3")
+
+
 def from_ome_xml(xml: str) -> list[ChannelFacts]:
     """Channels of an OME-TIFF; a channel of several samples is RGB, and none."""
     pixels = ElementTree.fromstring(xml).find(".//{*}Pixels")
