@@ -115,8 +115,8 @@ class ArraySource:
         self._view: ChannelView | None = None
         if self.dtype == np.uint16 and srh_channels(self.channels):
             self.notes.append(
-                "Its channels CH2 and CH3 are of stimulated Raman histology: red, green "
-                "and blue are CH3 - CH2, CH2 and CH3."
+                "Its channels CH2 and CH3 are of stimulated Raman histology: red, "
+                "green and blue are CH3 - CH2, CH2 and CH3."
             )
 
     @property
