@@ -36,7 +36,6 @@ class Vit(VisionTransformer):
             reg_tokens=shape.registers,
             pre_norm=shape.norm_first,
             norm_layer=partial(nn.LayerNorm, eps=shape.eps),
-            weight_init="skip",
             **layers,
         )
         self.shape = shape
