@@ -54,6 +54,7 @@ def test_a_run_leaves_everything(undisturbed):
         "checkpoint-before.pt",
         "checkpoint.sha256",
         "curve.png",
+        "growth",
         ".lock",
     }
     assert json.loads((result.run / "state.json").read_text())["status"] == "finished"
