@@ -112,6 +112,7 @@ def test_statistics_tell_a_strange_slide(undisturbed, cohort):
     assert distance(model.statistics, "embedding", -5 * h) > 3 * most
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of numbers so large
 def test_nan_stops_with_the_last_good_model_and_the_step(cohort, tmp_path):
     for path in (cohort / "features").iterdir():
         (tmp_path / "features").mkdir(exist_ok=True)
