@@ -57,7 +57,7 @@ class Growth:
 
     def _is_due(self, step: int, now: float) -> bool:
         seen = self.monitor.seen
-        if seen is None or len(seen.h) < 2:
+        if seen is None or len(seen.h) < 2 or not np.isfinite(seen.h).all():
             return False
         before = [one for one in snapshot_steps(self.run) if one < step]
         if before and step < self.steps and step - before[-1] < self._gap:

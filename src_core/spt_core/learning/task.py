@@ -32,6 +32,8 @@ from spt_core.training.step import ExactStep
 
 CHUNK_ON_CPU = 64
 CHUNK_ON_GPU = 1024
+# Features of encoders are some tens; half precision ends at 65,504.
+LARGEST = 1e6
 # How the epoch of the best model is chosen, besides LAST.
 BY_VALIDATION = "kNN of the validation split"
 BY_VALIDATION_LOSS = "the loss on the validation split"
@@ -184,13 +186,13 @@ class SlideTrainingTask:
         bad = [
             slide.name
             for slide in (self.cohort[int(index)] for index in batch.items)
-            if not np.isfinite(slide.tokens()).all()
+            if not (np.abs(slide.tokens()) < LARGEST).all()
         ]
         if not bad:
             return "Try a lower --learning-rate."
         return (
-            f"These slides hold NaN or infinity: {', '.join(bad[:10])}. Encode them "
-            "again."
+            "The features of these slides are larger than any encoder's: "
+            f"{', '.join(bad[:10])}. Encode them again."
         )
 
 
