@@ -85,7 +85,7 @@ def _opening(bench: Bench, cells: Sequence[Cell]) -> str:
     return (
         f"{len(bench.labelled)} labelled slides of {len(patients)} {groups}, "
         f"{len(bench.divisions.folds)} folds {bench.divisions.kind.value}: "
-        f"{len(cells)} cells{known}."
+        f"{len(cells)} trainings{known}."
     )
 
 

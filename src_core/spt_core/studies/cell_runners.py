@@ -58,7 +58,7 @@ def run_cells(bench: Bench, cells: Sequence[Cell]) -> Events:
         workers = settings.workers or usual_workers(bench)
         workers = min(workers, len(left))
         if workers > 1:
-            yield Note(f"{workers} cells are done at the same time.")
+            yield Note(f"{workers} trainings at the same time.")
             ended = _in_processes(bench, left, workers)
         else:
             ended = _here(bench, left)
