@@ -39,7 +39,7 @@ demo-train: $(VENV)/installed screen  ## a short study of sample slides in the d
 test: test-core test-plugin  ## run the tests
 
 test-core: $(VENV)/installed
-	$(PY) -m pytest $(CORE_TESTS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest $(CORE_TESTS)
 
 test-plugin: $(VENV)/installed screen
 	$(SCREEN) $(PY) -m pytest $(PLUGIN_TESTS)

@@ -76,6 +76,7 @@ def test_each_level_is_the_one_below_halved(slide_path):
         assert np.abs(halved - level[:h, :w]).mean() < 3.5
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(tmp_path, slide_path):
     again = tmp_path / "again.tif"
     size = (4500, 4097)

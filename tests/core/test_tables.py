@@ -33,7 +33,7 @@ def test_excels_own_first_line_and_lines_within_cells(tmp_path):
     path.write_bytes(b'sep=;\r\nslide;label;note\r\na;x;"two\r\nlines"\r\n')
     header, rows = read_cells(path)
     assert header == ["slide", "label", "note"]
-    assert rows == [["a", "x", "two\r\nlines"]]
+    assert rows == [["a", "x", "two\nlines"]]
 
 
 MAIN = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'

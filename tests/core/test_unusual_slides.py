@@ -109,13 +109,15 @@ def test_each_kind_of_trouble_is_told_apart(tmp_path, monkeypatch):
         tiff.pages[0].tags["ImageLength"].overwrite(0)
     kind, said = reason(flat)
     assert kind is Reason.DAMAGED
-    assert "600 × 0 pixels" in said
+    assert "a side of 0 pixels" in said
+    whole = tmp_path / "whole.tif"
+    tifffile.imwrite(whole, PICTURE, **TILED)
 
     def refuse(path):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(OpenSlideSource, "try_open", refuse)
-    kind, said = reason(flat)
+    kind, said = reason(whole)
     assert kind is Reason.NO_PERMISSION
     assert "ask whoever owns it" in said
 

@@ -17,12 +17,11 @@ MINUTES = 60_000
 class Clicks:
     """Clicks what can be clicked, and counts."""
 
-    def __init__(self, made):
-        self.count = made
+    def __init__(self, made, qtbot):
+        self.count, self.qtbot = made, qtbot
 
     def __call__(self, button):
-        assert button.isEnabled()
-        assert button.isVisible()
+        self.qtbot.waitUntil(lambda: button.isEnabled() and button.isVisible())
         button.click()
         self.count += 1
 
@@ -41,7 +40,7 @@ def test_from_sample_slides_to_a_model_in_ten_clicks(
     for _ in write_sample_cohort(folder, slides=18, size=4096, sites=3, seed=1):
         pass
     viewer, dock = open_train(show=True)
-    click = Clicks(made=3)  # Plugins > Slide Pre-trained Transformers > Train
+    click = Clicks(3, qtbot)  # Plugins > Slide Pre-trained Transformers > Train
     click(dock.data.sample)
     qtbot.waitUntil(lambda: dock.start.isEnabled(), timeout=5 * MINUTES)
     click(dock.start)

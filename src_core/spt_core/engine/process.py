@@ -33,7 +33,13 @@ log = logging.getLogger(__name__)
 _LOG = "engine.log"
 # Libraries such as glib end the process themselves when memory runs out. These words
 # in their own last lines are all that such an end can be told by.
-_NO_MEMORY = ("failed to allocate", "bad_alloc", "MemoryError", "allocate memory")
+_NO_MEMORY = (
+    "failed to allocate",
+    "bad_alloc",
+    "MemoryError",
+    "allocate memory",
+    "Thread creation failed",  # there is no room for its stack
+)
 
 
 class EngineState(StrEnum):

@@ -206,6 +206,7 @@ def is_lost(seen):
     return any(m.request is None and isinstance(m.message, Failed) for m in seen)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory by prlimit")
 def test_too_little_memory_is_told(engine, work):
     """Whichever library meets the limit first: some raise, some end the process.

@@ -72,6 +72,7 @@ def test_what_has_not_learned_cannot_see_it(cohort_folder, name):
     assert knn(cohort_folder, encoder) <= 0.6
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_simclr_learns_what_is_where(cohort_folder, tmp_path):
     # On some seeds 200 steps are too few: benchmarks/learning_works.py shows several.

@@ -105,6 +105,7 @@ def test_two_processes_have_the_gradient_of_one(cohort):
             )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="torchrun needs libuv on Windows")
 def test_two_processes_train_the_model_of_one(cohort, tmp_path):
     alone = run_command(cohort, tmp_path / "one", "simclr", 1)

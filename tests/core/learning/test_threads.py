@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 import torch
 
 from spt_core.events import Progress
@@ -33,6 +34,7 @@ def test_a_run_takes_the_threads_it_can_use_and_gives_them_back(
         torch.set_num_threads(1)
 
 
+@pytest.mark.slow
 def test_threads_of_the_training_commands_sleep_while_they_wait(tmp_path):
     """Said before torch is loaded, or it would not be heard."""
     for command in ("train", "train_patches"):

@@ -284,6 +284,7 @@ def test_timms_own_files(small, tmp_path, arguments, shape):
     agree(features(path, 64), want)
 
 
+@pytest.mark.slow
 def test_options_of_timm_that_a_name_does_not_say(tmp_path):
     """A file of a timm model with LayerScale, registers and SwiGLU, by timm's name."""
     model = timm.create_model(

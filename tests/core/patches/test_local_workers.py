@@ -85,6 +85,7 @@ def listening():
     }
 
 
+@pytest.mark.slow
 def test_an_encoder_that_cannot_be_loaded_is_said_once(tmp_path):
     tasks = slide_tasks([tmp_path / "a.tif", tmp_path / "b.tif"], tmp_path)
     settings = dataclasses.replace(SETTINGS, encoder="no-such-encoder")
@@ -92,6 +93,7 @@ def test_an_encoder_that_cannot_be_loaded_is_said_once(tmp_path):
         run_through(encode_in_processes(tasks, settings))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_what_is_stopped_goes_on_where_it_was(tmp_path):
     tasks = slide_tasks([make_slide(tmp_path / "s.tif", 2600, 2200)], tmp_path / "out")

@@ -192,6 +192,7 @@ def features(task):
         return task.network.eval()(torch.from_numpy(pixels))
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_statistics_and_the_gradient_of_one(folder):
     alone = task_of(folder)
     want = gradient_of(alone)

@@ -475,6 +475,7 @@ def test_run_cells_leaves_finished_ones_alone(cohort, done):
     assert list(run_cells(bench, bench.cells())) == []
 
 
+@pytest.mark.slow
 def test_encoders_side_by_side_ablations_grades_and_given_folds(cohort, done, tmp_path):
     """All in one table: two sets of features, variants, kappa, a file of folds."""
     _, out = done

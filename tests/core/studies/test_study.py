@@ -382,6 +382,7 @@ def test_closing_keeps_all(cohort, tmp_path):
 # killed
 
 
+@pytest.mark.slow
 def test_killed_and_gone_on_with_it_is_the_same(cohort, done, tmp_path):
     """Bitwise the same model, and the same table, as of a study never stopped."""
     _, whole = done

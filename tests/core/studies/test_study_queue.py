@@ -73,6 +73,7 @@ def test_one_after_the_other(tmp_path, cohort):
     assert queue.waiting() == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_started_apart_killed_and_told(tmp_path, cohort):
     queue = StudyQueue(tmp_path / "studies.json")
