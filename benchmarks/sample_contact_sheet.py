@@ -1,4 +1,4 @@
-"""Draw docs/images/sample-contact-sheet.jpg: the three kinds, at low and high zoom."""
+"""Draw docs/pictures/sample-contact-sheet.jpg: the kinds, at low and high zoom."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ from scipy.ndimage import distance_transform_edt
 from spt_core.sample import TUMOURS, truth_paths, write_sample_slide
 
 ROOT = Path(__file__).resolve().parents[1]
-SHEET = ROOT / "docs" / "images" / "sample-contact-sheet.jpg"
+SHEET = ROOT / "docs" / "pictures" / "sample-contact-sheet.jpg"
 CELL = 420
 GAP = 10
 
