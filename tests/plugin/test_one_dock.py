@@ -145,7 +145,7 @@ def test_errors_stand_in_the_dock_until_they_are_read(open_dock, tmp_path, qtbot
     qtbot.waitUntil(lambda: "notes.svs" in trouble.words.text(), timeout=10_000)
     words = trouble.words.text()
     assert words.startswith(f"<b>{long.name}</b>")
-    assert "copy it again" in words
+    assert "Copy it again" in words
     assert "a text file" in words
     assert str(tmp_path) not in words
     assert not any(raw in words for raw in ("Error", "unpack", "buffer", "Traceback"))

@@ -17,22 +17,9 @@ from spt_core.learning.model_card import (
 from spt_core.learning.model_file import SlideModel
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.training import train
-from spt_core.tokens import TokenFacts, Tokens, write_tokens
+from spt_core.tokens import write_tokens
 from tests.events import run_through
-
-DIM, STEP = 16, 100
-FACTS = TokenFacts(
-    name="made-up",
-    encoder="made-up",
-    encoder_sha256="ab" * 32,
-    mpp=0.5,
-    patch_size=50,
-    patch_um=25.0,
-    stain="none",
-    l0_patch_xy=(STEP, STEP),
-    l0_step_xy=(STEP, STEP),
-    l0_size_xy=(4000, 4000),
-)
+from tests.made_tokens import DIM, FACTS, grid_tokens
 
 
 @pytest.fixture(autouse=True, scope="package")
@@ -41,16 +28,6 @@ def _one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def grid_tokens(x, *, cols=None, origin=(0, 0), **facts):
-    """Tokens that fill a rectangle of the lattice, row by row."""
-    x = np.asarray(x, np.float32)
-    cols = cols or max(1, int(np.ceil(np.sqrt(len(x)))))
-    p = np.stack(np.divmod(np.arange(len(x)), cols), axis=1)
-    xy = (p + origin)[:, ::-1] * STEP
-    known = {**FACTS.__dict__, "g_origin": origin, **facts}
-    return Tokens(x, p, xy, TokenFacts(**known))
 
 
 def made_slide(kind, rng, *, n=144, shift=0.0):

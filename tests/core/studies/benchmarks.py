@@ -6,7 +6,7 @@ import numpy as np
 
 from spt_core.studies.benchmark_settings import BenchmarkSettings
 from spt_core.tokens import write_tokens
-from tests.core.insight.conftest import DIM, grid_tokens
+from tests.made_tokens import DIM, grid_tokens
 
 QUICK = {
     "methods": ("mean", "ssspt-simclr", "abmil"),
