@@ -13,7 +13,8 @@ from spt_core.insight.windows import (
     windows_like_training,
 )
 from spt_core.learning.views import ViewSettings
-from tests.core.insight.conftest import DIM, changed, finish, grid_tokens, made_slide
+from tests.core.insight.conftest import changed, finish, made_slide
+from tests.made_tokens import DIM, grid_tokens
 
 
 def test_windows_are_those_of_the_training():

@@ -20,10 +20,11 @@ from spt_core.insight.class_map import class_map
 from spt_core.insight.exporting import FORMATS, format_of
 from spt_core.insight.predicting import predict
 from spt_core.insight.wording import STATED_BY_USER
-from tests.core.insight.conftest import DIM, STEP, finish, grid_tokens, made_slide
+from tests.core.insight.conftest import finish, made_slide
 from tests.core.insight.slides import make_model
 from tests.core.patches.conftest import tissue_picture
 from tests.made_slides import write_tiff
+from tests.made_tokens import DIM, STEP, grid_tokens
 
 OTHER_SLIDE = "another slide's pixels"
 

@@ -30,7 +30,7 @@ from spt_core.insight.picture import tissue_picture
 from spt_core.insight.predicting import predict, read_for
 from spt_core.insight.wording import prediction_sentence
 from spt_core.tokens import TokenFacts, Tokens
-from tests.core.insight.conftest import DIM, STEP, finish, grid_tokens, made_slide
+from tests.core.insight.conftest import finish, made_slide
 from tests.core.insight.slides import (
     NAME,
     PATIENT,
@@ -40,6 +40,7 @@ from tests.core.insight.slides import (
 )
 from tests.core.patches.conftest import tissue_picture as made_tissue
 from tests.made_slides import write_ome_zarr
+from tests.made_tokens import DIM, STEP, grid_tokens
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ from spt_core.errors import InputError
 from spt_core.insight.faithfulness import faithfulness, patches_within, what_if
 from spt_core.insight.results import Verdict
 from spt_core.insight.wording import faithfulness_sentence, what_if_sentence
-from tests.core.insight.conftest import DIM, STEP, finish, grid_tokens
+from tests.core.insight.conftest import finish
+from tests.made_tokens import DIM, STEP, grid_tokens
 
 
 def few_that_decide(n=200, deciders=20):

@@ -9,7 +9,7 @@ from spt_core.insight.maps import attention_values, cell_map, percentiles
 from spt_core.insight.predicting import predict
 from spt_core.learning.slide_encoder import SlideEncoder
 from spt_core.tokens import TokenFacts
-from tests.core.insight.conftest import DIM, STEP, grid_tokens
+from tests.made_tokens import DIM, STEP, grid_tokens
 
 
 def some_attention(heads=3, n=50, seed=0):

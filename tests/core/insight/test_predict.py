@@ -21,14 +21,8 @@ from spt_core.insight.wording import prediction_sentence
 from spt_core.learning.model_card import Calibration
 from spt_core.tokens import TokenFacts, read_tokens, write_tokens
 from spt_core.training.stages import patient_hmac
-from tests.core.insight.conftest import (
-    DIM,
-    changed,
-    finish,
-    grid_tokens,
-    made_slide,
-    trained_otherwise,
-)
+from tests.core.insight.conftest import changed, finish, made_slide, trained_otherwise
+from tests.made_tokens import DIM, grid_tokens
 
 
 def test_result_types_maps_and_exploration_load_no_torch():

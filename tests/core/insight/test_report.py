@@ -39,17 +39,11 @@ from spt_core.learning.model_card import (
     TrainingSummary,
     read_model_card,
 )
-from tests.core.insight.conftest import (
-    DIM,
-    STEP,
-    changed,
-    finish,
-    grid_tokens,
-    made_slide,
-)
+from tests.core.insight.conftest import changed, finish, made_slide
 from tests.core.insight.slides import make_model
 from tests.core.patches.conftest import tissue_picture as made_tissue
 from tests.made_slides import write_tiff
+from tests.made_tokens import DIM, STEP, grid_tokens
 
 DEMONSTRATION = read_model_card(bundled.slide_model_path())
 

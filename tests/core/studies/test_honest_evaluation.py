@@ -17,13 +17,8 @@ from spt_core.studies.evaluation_report import page
 from spt_core.studies.methods import CALIBRATED, OWN
 from spt_core.studies.table import PATIENTS
 from spt_core.tokens import read_labels
-from tests.core.insight.conftest import (
-    changed,
-    finish,
-    grid_tokens,
-    made_slide,
-    trained_otherwise,
-)
+from tests.core.insight.conftest import changed, finish, made_slide, trained_otherwise
+from tests.made_tokens import grid_tokens
 
 
 def cohort_of(folder, rows, *, header="slide,label,patient", noise=()):

@@ -37,8 +37,8 @@ from spt_core.studies.study_recorder import Recorder
 from spt_core.studies.study_runs import choose_run, end_run
 from spt_core.studies.study_settings import Goal, StudySettings
 from spt_core.tokens import read_labels, write_tokens
-from tests.core.insight.conftest import grid_tokens
 from tests.core.studies.benchmarks import quick_settings, write_benchmark_cohort
+from tests.made_tokens import grid_tokens
 
 QUICK = {"folds": 2, "steps": 4, "pretrain_steps": 4, "workers": 1, "device": "cpu"}
 
