@@ -78,6 +78,8 @@ class Bench:
         What the reader of the table must know.
     notes
         What may name slides and patients: for whoever runs it, not for the report.
+    labels_sha256
+        Of the labels file as it was read.
     """
 
     settings: BenchmarkSettings
@@ -85,6 +87,7 @@ class Bench:
     divisions: Divisions
     remarks: tuple[str, ...]
     notes: tuple[str, ...]
+    labels_sha256: str
 
     @property
     def cohort(self) -> Cohort:
@@ -282,7 +285,8 @@ def open_bench(settings: BenchmarkSettings) -> Bench:
     if settings.init and any(one.from_init for one in settings.all_methods()):
         remarks += _of_start(cohort, settings.init)
     remarks += _standardising(cohort, settings)
-    return Bench(settings, cohorts, divisions, tuple(remarks), tuple(notes))
+    digest = hashlib.sha256(Path(settings.labels).read_bytes()).hexdigest()
+    return Bench(settings, cohorts, divisions, tuple(remarks), tuple(notes), digest)
 
 
 def _standardising(cohort: Cohort, settings: BenchmarkSettings) -> list[str]:

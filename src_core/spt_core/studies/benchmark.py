@@ -1,6 +1,5 @@
 """A benchmark from beginning to end: open, do the cells, gather, write the report."""
 
-import hashlib
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import replace
@@ -41,7 +40,9 @@ REPORT_FOLDER = "report"
 Events = Generator[Any, None, Benchmark]
 
 
-def benchmark(settings: BenchmarkSettings, *, command: str = "") -> Events:
+def benchmark(
+    settings: BenchmarkSettings, *, command: str = "", bench: Bench | None = None
+) -> Events:
     """Compare methods on a cohort; what is done already in ``settings.out`` is kept.
 
     Closing the generator stops; the next call goes on.
@@ -50,10 +51,12 @@ def benchmark(settings: BenchmarkSettings, *, command: str = "") -> Events:
     ----------
     command
         By which it was asked for, for the report.
+    bench
+        Of these settings, where it is open already.
     """
     began = time.monotonic()
     out = Path(settings.out)
-    bench = open_bench(settings)
+    bench = bench or open_bench(settings)
     for remark in (*bench.notes, *bench.remarks):
         yield Note(remark)
     for sentence in bench.cohort.left_out.values():
@@ -165,9 +168,8 @@ def _shareable(settings: BenchmarkSettings) -> dict[str, Any]:
 
 
 def _hashes(bench: Bench) -> dict[str, str]:
-    labels = Path(bench.settings.labels).read_bytes()
     return {
-        "labels": hashlib.sha256(labels).hexdigest(),
+        "labels": bench.labels_sha256,
         "recipe": bench.folder.recipe,
         **{
             f"patch encoder of {name}": cohort.facts.encoder_sha256

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from spt_core.devices import GIB, choose_device
+from spt_core.errors import InputError
 from spt_core.events import Note, Progress
 from spt_core.memory import memory_bytes
 from spt_core.patches.scheduler import connect, trust
 from spt_core.studies.bench import Bench, open_bench
 from spt_core.studies.benchmark_settings import BenchmarkSettings
 from spt_core.studies.cell_work import FAILURES, do_cell, why_of
-from spt_core.studies.cells import Cell
+from spt_core.studies.cells import Cell, CellFolder
 from spt_core.studies.told import Told, tell
 from spt_core.training.alarms import Collapsed, NotLearning
 
@@ -28,6 +29,10 @@ PROCESS_BYTES = int(1.5 * GIB)
 _LOST = (
     "The process that did it ended without a word, perhaps for want of memory. Use "
     "fewer --workers."
+)
+_CHANGED = (
+    "Slides or labels were changed since this was begun. Put them back to go on with "
+    "what is done."
 )
 
 
@@ -190,7 +195,9 @@ def _pool(
         while left or futures:
             while left and len(futures) < workers:
                 cell = left.pop(0)
-                future = pool.submit(_do_in_worker, plain, cell, told.folder)
+                future = pool.submit(
+                    _do_in_worker, plain, bench.folder, cell, told.folder
+                )
                 futures[future] = cell
             ended, _ = wait(futures, timeout=0.5, return_when=FIRST_COMPLETED)
             for name, record in told.read():
@@ -228,18 +235,20 @@ def _begin_worker(threads: int) -> None:
 
 
 def _do_in_worker(
-    plain: dict[str, Any], cell: Cell, told: str | None = None
+    plain: dict[str, Any], folder: CellFolder, cell: Cell, told: str | None = None
 ) -> CellDone:
-    bench = _opened(_Frozen(plain))
     began = time.monotonic()
     why = None
     try:
+        bench = _opened(_Frozen(plain))
+        if bench.folder.recipe != folder.recipe:
+            raise InputError(_CHANGED)
         for event in do_cell(bench, cell):
             if told and is_told(event):
                 tell(told, str(cell), event)
     except FAILURES as error:
         why = why_of(error)
-        bench.folder.write_failure(cell, why)
+        folder.write_failure(cell, why)
     return CellDone(str(cell), time.monotonic() - began, why)
 
 
@@ -278,9 +287,10 @@ def _on_cluster(
         labels=str(Path(settings.labels).absolute()),
         out=str(Path(settings.out).absolute()),
     ).plain()
+    folder = replace(bench.folder, path=bench.folder.path.absolute())
     with client:
         futures = {
-            client.submit(_do_in_worker, plain, cell, pure=False): cell
+            client.submit(_do_in_worker, plain, folder, cell, pure=False): cell
             for cell in cells
         }
         try:

@@ -137,6 +137,15 @@ def _changed(folder: StudyFolder, run: StudyRun, begun: Cohort, recipe: str) -> 
     return ""
 
 
+def refuse_changed(folder: StudyFolder, run: StudyRun, cohort: Cohort) -> None:
+    """Stop where slides or labels are no more those of a run that goes on."""
+    if run.data != _data(folder, cohort):
+        raise InputError(
+            f"Slides or labels were changed since run {run.number} was begun. Put them "
+            "back to go on with it; otherwise the study begins another run."
+        )
+
+
 def _data(folder: StudyFolder, cohort: Cohort) -> str:
     """A hash of the slides and of what is said of them; under the study's key."""
     lines = sorted(

@@ -37,7 +37,12 @@ from spt_core.studies.study_patches import train_encoder
 from spt_core.studies.study_recorder import Recorder
 from spt_core.studies.study_requests import Watch
 from spt_core.studies.study_result import StudyResult
-from spt_core.studies.study_runs import ChosenRun, choose_run, end_run
+from spt_core.studies.study_runs import (
+    ChosenRun,
+    choose_run,
+    end_run,
+    refuse_changed,
+)
 from spt_core.studies.study_settings import COMPARED, Goal, StudySettings
 from spt_core.studies.study_words import comparisons, result_sentences, write_result
 from spt_core.tokens import Labels
@@ -71,8 +76,8 @@ class Work:
         start = None
         if self.settings.aim is Goal.BOTH and self.settings.pretrain_once:
             start = yield from self._pretrain(run, self.settings.pretrain_steps)
-        found = yield from self._evaluate(run, start)
         bench = self._bench(run, start)
+        found = yield from self._evaluate(bench)
         if bench is not None:
             refuse_failed(bench, self.settings.method)
         chosen = chosen_steps(self.settings, bench)
@@ -204,19 +209,19 @@ class Work:
             title=settings.title or "Study",
         )
 
-    def _evaluate(
-        self, run: ChosenRun, start: TrainResult | None
-    ) -> Generator[Any, None, Benchmark | None]:
+    def _bench(self, run: ChosenRun, start: TrainResult | None) -> Bench | None:
+        """Opened once: what is changed on disk afterwards is not mixed in."""
         if not self.settings.evaluates:
+            return None
+        bench = open_bench(self._benchmark(run, start))
+        refuse_changed(self.folder, run.run, bench.cohort)
+        return bench
+
+    def _evaluate(self, bench: Bench | None) -> Generator[Any, None, Benchmark | None]:
+        if bench is None:
             return None
         self.recorder.enter(Stage.EVALUATE)
-        settings = self._benchmark(run, start)
-        return (yield from benchmark(settings, command=self.command))
-
-    def _bench(self, run: ChosenRun, start: TrainResult | None) -> Bench | None:
-        if not self.settings.evaluates:
-            return None
-        return open_bench(self._benchmark(run, start))
+        return (yield from benchmark(bench.settings, command=self.command, bench=bench))
 
     # train what is handed over
 

@@ -267,6 +267,23 @@ def test_several_processes_find_the_same(cohort, tmp_path):
             np.testing.assert_allclose(a.shares, b.shares, atol=1e-6)
 
 
+def test_labels_changed_before_a_process_reads_them_are_not_mixed_in(cohort, tmp_path):
+    labels = tmp_path / "labels.csv"
+    before = (cohort / "labels.csv").read_text()
+    labels.write_text(before)
+    settings = quick_settings(
+        cohort, tmp_path, labels=str(labels), methods=("mean", "max"), workers=2
+    )
+    bench = open_bench(settings)
+    labels.write_text(before.replace(",a,", ",b,", 1))
+    found = finish(benchmark(settings, bench=bench))
+    assert "labels were changed" in found.failed[0].why
+    assert len(found.failed) == len(bench.cells())
+    # Put back, what failed is done.
+    labels.write_text(before)
+    assert not finish(benchmark(settings)).failed
+
+
 def test_a_cluster_shares_the_cells_out(cohort, tmp_path):
     from distributed import LocalCluster
 
