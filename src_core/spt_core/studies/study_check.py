@@ -87,7 +87,9 @@ def _labels(settings: StudySettings) -> tuple[Labels | None, list[Finding]]:
     try:
         return read_study_labels(settings), []
     except InputError as error:
-        return None, [stop(About.LABELS, str(error), "Mend it, or choose another file.")]
+        return None, [
+            stop(About.LABELS, str(error), "Mend it, or choose another file.")
+        ]
     except OSError as error:
         return None, [
             stop(
