@@ -115,7 +115,7 @@ def run_folder_of(out: Path) -> Path:
 
 
 def patch_settings(args: argparse.Namespace, folder: Path) -> PatchTrainSettings:
-    is_file = args.init not in ("imagenet", "none")
+    is_file = args.init not in ("imagenet", "bundled", "none")
     return settings_from(
         args,
         PatchTrainSettings,

@@ -13,6 +13,7 @@ from spt_core.errors import InputError
 from spt_core.learning.cohort import feature_files
 from spt_core.patches.encoder_card import EncoderCard, read_encoder_card
 from spt_core.patches.folder import find_slides
+from spt_core.patches.store import stored_file
 from spt_core.slides import open_slide
 from spt_core.slides.grid import lay_grid, patch_step
 from spt_core.slides.names import slide_name
@@ -64,7 +65,9 @@ def check_study(
         names = names | encoded
     if look and not stops(found):
         found += slides.room()
-    if settings.init and settings.aim is not Goal.PATCHES:
+    if settings.aim is Goal.PATCHES:
+        found += _patch_start(settings)
+    elif settings.init:
         found += _start(settings)
     if labels is not None and settings.aim is not Goal.PATCHES:
         found += label_findings(settings, labels, names)
@@ -427,6 +430,31 @@ def _start(settings: StudySettings) -> list[Finding]:
             )
         ]
     return [fine(About.START, f"{Path(str(settings.init)).name} can be started from.")]
+
+
+def _patch_start(settings: StudySettings) -> list[Finding]:
+    """Whether there are weights from which a patch encoder can be trained on."""
+    arch = settings.patch_arch
+    if settings.init:
+        if Path(settings.init).is_file():
+            return []
+        return [
+            stop(
+                About.START,
+                f"There is no encoder file {settings.init}.",
+                "Choose another one.",
+            )
+        ]
+    if settings.patch_start != "imagenet" or stored_file(arch).exists():
+        return []
+    return [
+        stop(
+            About.START,
+            f"There are no ImageNet weights of {arch} on this computer.",
+            f"Fetch them once with 'spt encoders get {arch}', or choose mobilenetv2, "
+            "which starts from the bundled encoder.",
+        )
+    ]
 
 
 def _existing(path: Path) -> Path:

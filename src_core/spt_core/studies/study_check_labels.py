@@ -19,6 +19,8 @@ def label_findings(
     """Of the labels of these slides."""
     rows = [row for name, row in labels.by_slide.items() if name in slides]
     labelled = [row for row in rows if row.label]
+    if not slides:
+        return []
     if not labelled:
         return [
             stop(

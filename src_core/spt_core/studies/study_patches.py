@@ -59,7 +59,7 @@ def train_encoder(
 
 def _given(settings: StudySettings) -> dict[str, Any]:
     given = {
-        "init": settings.init,
+        "init": settings.patch_start,
         "epochs": settings.patch_epochs,
         "batch_size": settings.batch_size,
     }

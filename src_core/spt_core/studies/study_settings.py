@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import yaml
 
+from spt_core import bundled
 from spt_core.errors import InputError
 from spt_core.hints import Device, Hint, check
 from spt_core.learning.model_card import NONE, SITE, SLIDE
@@ -200,11 +201,11 @@ class StudySettings:
     patch_arch: Annotated[
         str,
         Hint(
-            "of the goal patches: resnet34, mobilenetv2, or the name of any model of "
-            "timm",
+            "of the goal patches: mobilenetv2, which starts from the bundled encoder, "
+            "or resnet34 or any model of timm, from ImageNet's weights",
             advanced=True,
         ),
-    ] = "resnet34"
+    ] = "mobilenetv2"
     patch_epochs: Annotated[
         int | None,
         Hint(
@@ -257,6 +258,13 @@ class StudySettings:
     def evaluates(self) -> bool:
         """Whether there is something to measure it by."""
         return self.labels is not None and self.aim is not Goal.PATCHES
+
+    @property
+    def patch_start(self) -> str:
+        """What a patch encoder starts from: the package's own where there is one."""
+        if self.init:
+            return self.init
+        return bundled.ENCODER if self.patch_arch == "mobilenetv2" else "imagenet"
 
     @property
     def method(self) -> str:

@@ -114,10 +114,12 @@ def result_sentences(
         How it came about, a sentence.
     """
     if found is None:
-        what = "patch encoder" if settings.aim is Goal.PATCHES else "model"
+        is_encoder = settings.aim is Goal.PATCHES
+        what = "patch encoder" if is_encoder else "model"
+        how = "encode slides with it" if is_encoder else "give labels"
         return [
             f"A {what} was trained on {slides} slides without labels. Nothing is "
-            "claimed of how good it is: give labels to measure it.",
+            f"claimed of how good it is: {how} to measure it.",
             trained,
         ]
     patients = len(set(found.patients))

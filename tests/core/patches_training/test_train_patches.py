@@ -214,6 +214,7 @@ def test_public_collections_are_known_of_the_start(folder, tmp_path):
     assert find_card("resnet34").trained_on == ("ImageNet",)
     assert "TCGA-CR-7395" in find_card("bundled").trained_on
     assert load_start("mobilenetv2", "none", 0).card.trained_on == ()
+    assert "BreaKHis" in load_start("mobilenetv2", "bundled", 0).card.trained_on
 
 
 def test_hidisc_is_as_published_and_ours_is_an_option(folder, tmp_path):

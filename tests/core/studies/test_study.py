@@ -552,6 +552,10 @@ def test_findings_of_files(cohort, tmp_path):
     assert "None of the 1 slides" in finding(broken, About.SLIDES, Rank.STOPS)
     start = replace(settings, goal="finetune", init=str(cohort / "labels.csv"))
     assert finding(start, About.START, Rank.STOPS)
+    patches = replace(broken, goal="patches", patch_arch="resnet34", labels=None)
+    assert "no ImageNet weights" in finding(patches, About.START, Rank.STOPS)
+    own = replace(patches, patch_arch="mobilenetv2")
+    assert not [one for one in check_study(own) if one.about is About.START]
     other = shutil.copytree(cohort / "features", tmp_path / "mixed")
     tokens = grid_tokens(np.zeros((4, 16)), name="s00-0", encoder="another")
     write_tokens(other / "s00-0.h5", tokens)

@@ -70,7 +70,8 @@ class PatchTrainSettings:
     init: Annotated[
         str,
         Hint(
-            "weights to start from: imagenet, none, or a file",
+            "weights to start from: imagenet, bundled (of mobilenetv2), none, or a "
+            "file",
             label="Start from",
             metavar="START",
         ),

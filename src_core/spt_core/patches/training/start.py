@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from spt_core import bundled
 from spt_core.card_file import ENDING
 from spt_core.errors import InputError
 from spt_core.patches.encoder_card import EncoderCard, read_encoder_card
@@ -41,8 +42,9 @@ def load_start(arch: str, init: str, seed: int) -> Start:
     Parameters
     ----------
     init
-        ``imagenet``: what ``spt encoders get`` has fetched; ``none``: chance; or a file
-        of weights, be it bare or an encoder of an earlier run.
+        ``imagenet``: what ``spt encoders get`` has fetched; ``bundled``: the encoder of
+        the package; ``none``: chance; or a file of weights, be it bare or an encoder of
+        an earlier run.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -60,10 +62,11 @@ def load_start(arch: str, init: str, seed: int) -> Start:
                 "none."
             )
     else:
-        path = Path(init)
+        path = bundled.encoder_path() if init == bundled.ENCODER else Path(init)
         if not path.is_file():
             raise InputError(
-                f"--init {init} is neither 'imagenet', 'none', nor a file of weights."
+                f"--init {init} is neither imagenet, bundled, none nor a file of "
+                "weights."
             )
         stated = read_encoder_card(path) if path.suffix == ENDING else None
         if stated is not None and stated.architecture != arch:
@@ -71,7 +74,10 @@ def load_start(arch: str, init: str, seed: int) -> Start:
                 f"{path.name} is a {stated.architecture}: give --arch "
                 f"{stated.architecture}."
             )
-        known = stated.trained_on if stated is not None else ()
+        if init == bundled.ENCODER:
+            known = find_card(bundled.ENCODER).trained_on
+        else:
+            known = stated.trained_on if stated is not None else ()
         start = Start(
             module,
             replace(card, trained_on=known),

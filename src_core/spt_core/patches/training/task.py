@@ -196,7 +196,7 @@ class PatchTrainingTask:
 
 def start_name(init: str) -> str:
     """What a card may say of the start: never a path, which may name a person."""
-    return init if init in ("imagenet", "none") else "a file of weights"
+    return init if init in ("imagenet", "bundled", "none") else "a file of weights"
 
 
 def _objective(settings: PatchTrainSettings, network: PatchNetwork) -> Objective:
