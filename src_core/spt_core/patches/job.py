@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,9 @@ def _prepare(
     else:
         ended = _finished(task, settings, identity)
         if ended is not None:
+            # A cut may come after the file has its name and before its log is gone.
+            with suppress(SlideInUseError, OSError):
+                writing.discard_unfinished(task.out)
             return ended
     slide = _opened(task, settings)
     patch_size, target_mpp = settings.patch(card)
