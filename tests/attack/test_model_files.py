@@ -53,7 +53,15 @@ def test_every_bad_file_is_a_sentence(tmp_path, kind, make, use):
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("depth", 1_000_000), ("dim", 10_000_000), ("heads", 5), ("in_dim", 15)],
+    [
+        ("depth", 1_000_000),
+        ("dim", 10_000_000),
+        ("heads", 5),
+        ("heads", 0.5),
+        ("heads", 4.0),
+        ("heads", 0),
+        ("in_dim", 15),
+    ],
 )
 def test_an_impossible_architecture_is_refused_at_once(tmp_path, option, value):
     import json

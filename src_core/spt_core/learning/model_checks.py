@@ -41,7 +41,13 @@ def check_architecture(
                 f"{path.name} cannot be built: {architecture.name} has no option "
                 f"{name}."
             )
-        if not 0 <= value <= most:
+        least = 1 if name == "heads" else 0
+        if known[name].annotation is int and not isinstance(value, int):
+            raise InputError(
+                f"{path.name}: the architecture's {name} is {value:.6g}, which must be "
+                "a whole number. The file is damaged or made by hand."
+            )
+        if not least <= value <= most:
             raise InputError(
                 f"{path.name}: the architecture's {name} is {value:.6g}, which does "
                 "not go with its weights. The file is damaged or made by hand."

@@ -126,9 +126,7 @@ def encode_slides(
     precision = devices.inference_precision(device, settings.precision)
     if encoder is None:
         encoder = load_encoder(settings.encoder, settings.weights)
-    slides = (
-        prepare(task, settings, encoder.card, encoder.sha256, order) for task in tasks
-    )
+    slides = (prepare(task, settings, encoder, precision, order) for task in tasks)
     pipeline = Pipeline(
         encoder,
         device,

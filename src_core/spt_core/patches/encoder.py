@@ -2,7 +2,7 @@
 
 import copy
 import hashlib
-from collections.abc import Callable
+from importlib.metadata import version
 from typing import Protocol, Self
 
 import torch
@@ -11,10 +11,13 @@ from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from spt_core.patches.encoder_card import EncoderCard
-from spt_core.patches.graph import GraphKeeper
+from spt_core.patches.graph import Graph, GraphKeeper
 from spt_core.patches.stain_step import StainStep
 from spt_core.patches.vit_shape import CLS_AND_MEAN
 from spt_core.weights_file import counts_batches
+
+# The way of computing that every encoder knows.
+TORCH = "torch"
 
 
 class PatchEncoder(Protocol):
@@ -26,12 +29,27 @@ class PatchEncoder(Protocol):
     def to(self, device: torch.device) -> Self:
         """Move to a device and make ready to run there."""
 
+    def way(self, patches: int) -> str:
+        """How a slide of so many patches is best computed here.
+
+        Two ways give the same features but for their last digits; one gives the same
+        to the last bit, so a slide is encoded by one way as a whole.
+        """
+
+    def knows(self, way: str) -> bool:
+        """Whether it can compute so, here and now."""
+
     def __call__(
-        self, pixels: Tensor, size: int, stain: StainStep | None = None
+        self,
+        pixels: Tensor,
+        size: int,
+        stain: StainStep | None = None,
+        way: str = TORCH,
     ) -> Tensor:
         """Encode uint8 pixels (b, h, w, 3) on the device, seen at ``size`` pixels.
 
-        ``stain`` is what the slide they are from needs; one encoder sees many slides.
+        ``stain`` and ``way`` are those of the slide they are from; one encoder sees
+        many slides.
 
         Returns
         -------
@@ -43,8 +61,8 @@ class TorchEncoder:
     """Any torch module that takes (b, 3, s, s) and gives (b, dim) or a feature map.
 
     Batch norms are folded into the convolutions before them, and weights and pixels
-    are kept channels last: on a CPU that nearly doubles a MobileNet's speed. Once moved
-    to a CPU, a graph by ONNX Runtime takes over where it gives the same and is quicker.
+    are kept channels last: on a CPU that nearly doubles a MobileNet's speed. There, a
+    graph by ONNX Runtime is the better way where it gives the same and is quicker.
     """
 
     def __init__(self, module: nn.Module, card: EncoderCard) -> None:
@@ -66,8 +84,19 @@ class TorchEncoder:
         self._scale, self._shift = self._scale.to(device), self._shift.to(device)
         return self
 
+    def way(self, patches: int) -> str:
+        graph = None if self._graphs is None else self._graphs.for_slide(patches)
+        return TORCH if graph is None else _way_by(graph)
+
+    def knows(self, way: str) -> bool:
+        return way == TORCH or self._graph(way) is not None
+
     def __call__(
-        self, pixels: Tensor, size: int, stain: StainStep | None = None
+        self,
+        pixels: Tensor,
+        size: int,
+        stain: StainStep | None = None,
+        way: str = TORCH,
     ) -> Tensor:
         seen = resized(pixels, self.card.seen_size(size))  # (b, 3, s, s)
         if self.card.resize_to:
@@ -76,19 +105,18 @@ class TorchEncoder:
         if stain is not None:
             seen = stain(seen)
         seen = torch.addcmul(self._shift, seen, self._scale)
-        out = self._network()(seen)
-        if self._graphs is not None:
-            self._graphs.saw(len(seen))
+        out = (self._graph(way) or self.module)(seen)
         if out.ndim == 4:
             out = out.mean(dim=(2, 3))
         return out.float()
 
-    def _network(self) -> Callable[[Tensor], Tensor]:
-        """The graph where there is one; lower precisions than float32 are torch's."""
+    def _graph(self, way: str) -> Graph | None:
         graph = None if self._graphs is None else self._graphs.graph
-        if graph is None or torch.is_autocast_enabled("cpu"):
-            return self.module
-        return graph
+        return graph if graph is not None and _way_by(graph) == way else None
+
+
+def _way_by(graph: Graph) -> str:
+    return f"onnxruntime {version('onnxruntime')} {graph.sha256[:16]}"
 
 
 def resized(pixels: Tensor, size: int) -> Tensor:

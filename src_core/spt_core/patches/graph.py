@@ -1,8 +1,10 @@
 """The same encoder by ONNX Runtime, which is quicker on many CPUs.
 
-A graph is made from the weights the first time an encoder sees many patches on a CPU,
-and kept by the encoder's hash. It is used only where it was seen to give the same
-features and to be quicker than torch on this computer; elsewhere torch runs.
+A graph is made from the weights the first time that a CPU is to encode a slide of many
+patches, and kept by the encoder's hash. It is used only where it was seen to
+give the same features and to be quicker than torch on this computer; elsewhere torch
+runs. The last digits of the two differ, so a slide is encoded by one of them from its
+first patch to its last, and which one depends on that slide alone.
 """
 
 import copy
@@ -18,7 +20,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +37,8 @@ SWITCH = "NAPARI_SPT_ONNX"
 SAME = 0.9999
 # The least gain for which a second way to compute the same is worth having.
 _GAIN = 1.05
-MAKE_AFTER = 512  # patches
+# Of a slide: smaller ones are done sooner than a graph is made, which takes seconds.
+FEWEST_PATCHES = 512
 _FEWEST_WEIGHTS = 10**6  # smaller networks are not worth the seconds of making it
 _MOST_BYTES = 1_500_000_000  # a graph is one file, of 2 GB at most
 _OPSET = 17
@@ -47,6 +50,7 @@ class Graph:
 
     def __init__(self, content: bytes) -> None:
         self._content = content
+        self.sha256 = hashlib.sha256(content).hexdigest()
         self._sessions: dict[int, Any] = {}
         self._lock = Lock()
 
@@ -74,37 +78,35 @@ class Graph:
 
 
 class GraphKeeper:
-    """Finds, or makes when it pays, the graph of one encoder; torch until then.
-
-    Making one takes seconds, so it waits until many patches have come.
-    """
+    """Finds, or makes when it pays, the graph of one encoder."""
 
     def __init__(self, module: nn.Module, card: EncoderCard, sha256: str) -> None:
         self._module, self._card = module, card
         self._path = encoders_folder() / "graphs" / f"{sha256}.onnx"
         self.graph: Graph | None = None
-        self._seen = 0
         self._lock = Lock()
         self._is_decided = not _is_worth_it(module)
-        if not self._is_decided:
-            kept = _kept(self._path)
-            self._is_decided = kept is not None
-            self.graph = kept if isinstance(kept, Graph) else None
 
-    def saw(self, count: int) -> None:
-        """Count patches, and make the graph once there are enough."""
-        if self._is_decided:
-            return
+    def for_slide(self, patches: int) -> Graph | None:
+        """What encodes a slide of so many patches; None is torch."""
+        if patches < FEWEST_PATCHES:
+            return None
         with self._lock:
-            self._seen += count
-            if self._is_decided or self._seen < MAKE_AFTER:
-                return
-            self._is_decided = True
+            if not self._is_decided:
+                self._is_decided = True
+                self.graph = self._found_or_made()
+        return self.graph
+
+    def _found_or_made(self) -> Graph | None:
+        kept = _kept(self._path)
+        if kept is not None:
+            return kept or None
         try:
-            self.graph = _make(self._module, self._card, self._path)
+            return _make(self._module, self._card, self._path)
         # Not every network can be exported, nor every folder written: torch remains.
         except Exception as error:  # noqa: BLE001
             log.info("%s runs by torch: no graph of it (%s)", self._card.name, error)
+            return None
 
 
 def _is_worth_it(module: nn.Module) -> bool:
@@ -117,7 +119,7 @@ def _is_worth_it(module: nn.Module) -> bool:
     )
 
 
-def _kept(path: Path) -> Graph | bool | None:
+def _kept(path: Path) -> Graph | Literal[False] | None:
     """A graph of an earlier run; False where torch was quicker, None where none is."""
     try:
         facts = json.loads(path.with_suffix(".json").read_text("utf-8"))
@@ -131,10 +133,11 @@ def _kept(path: Path) -> Graph | bool | None:
         content = path.read_bytes()
     except (OSError, ValueError, KeyError):
         return None
-    if hashlib.sha256(content).hexdigest() != facts["sha256"]:
+    graph = Graph(content)
+    if graph.sha256 != facts["sha256"]:
         log.warning("%s is not what was written there: it is made again", path)
         return None
-    return Graph(content)
+    return graph
 
 
 def _make(module: nn.Module, card: EncoderCard, path: Path) -> Graph | None:
@@ -143,17 +146,19 @@ def _make(module: nn.Module, card: EncoderCard, path: Path) -> Graph | None:
     probe = torch.randn(_PROBES, 3, side, side, generator=generator)
     with written_whole(path) as temporary:
         export(module, probe, temporary, any_size=card.input_size is None)
-    content = path.read_bytes()
-    graph = Graph(content)
+    graph = Graph(path.read_bytes())
     with torch.inference_mode():
         want, have = module(probe).flatten(1), graph(probe).flatten(1)
         same = float(torch.cosine_similarity(want, have).min())
         gain = _gain(lambda: module(probe), lambda: graph(probe))
     log.info("%s: cosine %.6f, %.2f times torch's speed", card.name, same, gain)
+    # Where another process has decided meanwhile, both abide by that.
+    if (kept := _kept(path)) is not None:
+        return kept or None
     facts = {
         "runtime": version("onnxruntime"),
         "torch": torch.__version__,
-        "sha256": hashlib.sha256(content).hexdigest(),
+        "sha256": graph.sha256,
         "cosine": same,
         "gain": gain,
         "quicker": same >= SAME and gain >= _GAIN,

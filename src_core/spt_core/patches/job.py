@@ -5,18 +5,21 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from spt_core.devices import precision_name
 from spt_core.errors import InputError
 from spt_core.events import Note, NoticeKind
 from spt_core.memory import give_back
-from spt_core.patches.encoder_card import EncoderCard
+from spt_core.patches.encoder import TORCH, PatchEncoder
 from spt_core.patches.order import coarse_to_fine
 from spt_core.patches.settings import EncodeSettings, SlideResult, SlideTask
 from spt_core.patches.stain_step import StainStep, stain_step
@@ -68,6 +71,7 @@ class SlideJob:
     blocks: Iterator[NDArray[np.int64]]
     todo: int
     notes: list[Note]
+    way: str  # in which the encoder computes all of it
     stain: StainStep | None = None  # what makes the slide's stains the reference's
     is_done: NDArray[np.bool_] | None = None  # rows of an earlier run, if any
     started: float = field(default_factory=time.perf_counter)
@@ -141,8 +145,8 @@ class SlideJob:
 def prepare(
     task: SlideTask,
     settings: EncodeSettings,
-    card: EncoderCard,
-    sha256: str,
+    encoder: PatchEncoder,
+    precision: torch.dtype | None = None,
     order: Order | None = None,
 ) -> SlideJob | SlideResult:
     """Make a slide ready, or say why there is nothing to do.
@@ -152,7 +156,7 @@ def prepare(
     started = time.perf_counter()
     status, why = "failed", InputError()
     try:
-        return _prepare(task, settings, card, sha256, order)
+        return _prepare(task, settings, encoder, precision, order)
     except SlideInUseError as error:
         status, why = "busy", error
     except InputError as error:
@@ -172,17 +176,21 @@ def prepare(
 def _prepare(
     task: SlideTask,
     settings: EncodeSettings,
-    card: EncoderCard,
-    sha256: str,
+    encoder: PatchEncoder,
+    precision: torch.dtype | None,
     order: Order | None,
 ) -> SlideJob | SlideResult:
-    identity = settings.identity(card, sha256)
+    card = encoder.card
+    identity = settings.identity(card, encoder.sha256)
     finished_as = dict(identity)
     if settings.redo:
         writing.discard_unfinished(task.out)
     else:
         ended = _finished(task, settings, identity)
         if ended is not None:
+            # A cut may come after the file has its name and before its log is gone.
+            with suppress(SlideInUseError, OSError):
+                writing.discard_unfinished(task.out)
             return ended
     slide = _opened(task, settings)
     patch_size, target_mpp = settings.patch(card)
@@ -217,8 +225,9 @@ def _prepare(
     identity["slide_fingerprint"] = slide.fingerprint
     identity["slide_mpp"] = slide.mpp_xy
     identity["grid"] = hashlib.sha256(grid.g_rc.tobytes()).hexdigest()[:16]
+    way = _way(encoder, precision, len(grid))
     try:
-        partial = PartialFeatures(task.out, identity, card.dim)
+        partial = PartialFeatures(task.out, identity, card.dim, way)
     except OSError as error:
         reason = f"{task.out.parent}: {error.strerror or error}"
         raise NotWrittenError(
@@ -231,6 +240,13 @@ def _prepare(
     if ended is not None:
         partial.discard()
         return ended
+    if partial.way != way and not (precision is None and encoder.knows(partial.way)):
+        log.warning(
+            "%s was begun by %s, which is not what runs here: it is begun again.",
+            task.name,
+            partial.way or "an older version",
+        )
+        partial.begin_again(way)
     done = partial.done
     todo = np.setdiff1d(np.arange(len(grid)), done, assume_unique=True)
     is_done = None
@@ -257,9 +273,17 @@ def _prepare(
         blocks,
         len(todo),
         notes,
+        partial.way,
         stain,
         is_done,
     )
+
+
+def _way(encoder: PatchEncoder, precision: torch.dtype | None, patches: int) -> str:
+    """How this computer encodes a slide; lower precisions than float32 are torch's."""
+    if precision is None:
+        return encoder.way(patches)
+    return f"{TORCH} {precision_name(precision)}"
 
 
 def _coarse_to_fine(

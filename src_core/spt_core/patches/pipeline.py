@@ -317,7 +317,10 @@ class Pipeline:
             with devices.cast_to(self.device, precision):
                 parts = [
                     self.encoder(
-                        devices.copy_to(part, self.device), job.size, job.stain
+                        devices.copy_to(part, self.device),
+                        job.size,
+                        job.stain,
+                        job.way,
                     )
                     for part in pixels.split(size)
                 ]

@@ -32,6 +32,7 @@ from spt_core.tokens.tokens import TokenFacts
 _MAGIC = b"spt partial 1\n"
 _HEADER = struct.Struct("<II")  # length and checksum of the JSON that follows
 _RECORD = struct.Struct("<II")  # number of rows, checksum of the rest
+_WAY = "way"  # in the header: how the features are computed
 _ROWS_AT_ONCE = 1024
 _LARGEST_RECORD = 2**30
 _SPARE_BYTES = 2**16  # more than a feature file holds beside its arrays
@@ -62,18 +63,25 @@ class PartialFeatures:
     identity
         Plain data that say what the features belong to; a log with another identity
         is refused.
+    way
+        How they are computed, where the log is begun now; ``self.way`` is that of the
+        log, and what is added to it has to be computed in the same way.
     """
 
-    def __init__(self, path: Path, identity: dict[str, Any], dim: int) -> None:
+    def __init__(
+        self, path: Path, identity: dict[str, Any], dim: int, way: str = ""
+    ) -> None:
         self.path = path
         self.dim = dim
+        self.way = way
+        self._identity = {**identity, "dim": dim}
         self._partial = path.with_name(path.name + ".partial")
         # Where each row that is done lies in the log.
         self._offsets: dict[int, int] = {}
         self._is_ours = False
         self._file = self._open_locked()
         try:
-            self._recover({**identity, "dim": dim})
+            self._recover()
         except BaseException:
             self._file.close()
             raise
@@ -107,6 +115,12 @@ class PartialFeatures:
             self._file.truncate()
             raise
         self._note(rows, start)
+
+    def begin_again(self, way: str) -> None:
+        """Drop all rows: they are to be computed in another way."""
+        self.way = way
+        self._offsets.clear()
+        self._write_header()
 
     def read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Features of rows that are done, (n, d)."""
@@ -231,22 +245,21 @@ class PartialFeatures:
                 return file
             file.close()
 
-    def _recover(self, identity: dict[str, Any]) -> None:
+    def _recover(self) -> None:
         """Read what the log holds, or begin it."""
-        header = json.dumps(identity, sort_keys=True)
         found = self._read_header()
         if found is None:
-            text = header.encode()
-            self._file.seek(0)
-            self._file.truncate()
-            self._write(_MAGIC + _HEADER.pack(len(text), zlib.crc32(text)) + text)
-        elif found != json.loads(header):
-            raise OtherWorkError(
-                f"{self._partial.name} is unfinished work with other settings, or of a "
-                f"slide that has changed ({differences(found, json.loads(header))}). "
-                "Finish it as it was begun, choose another --out, or start again with "
-                "--redo."
-            )
+            self._write_header()
+        else:
+            self.way = found.pop(_WAY, "")
+            wanted = json.loads(json.dumps(self._identity))
+            if found != wanted:
+                raise OtherWorkError(
+                    f"{self._partial.name} is unfinished work with other settings, or "
+                    f"of a slide that has changed ({differences(found, wanted)}). "
+                    "Finish it as it was begun, choose another --out, or start again "
+                    "with --redo."
+                )
         good = self._file.tell()
         while (rows := self._read_record()) is not None:
             self._note(rows, good)
@@ -254,6 +267,12 @@ class PartialFeatures:
         self._file.seek(good)
         self._file.truncate()
         self._is_ours = True
+
+    def _write_header(self) -> None:
+        text = json.dumps({**self._identity, _WAY: self.way}, sort_keys=True).encode()
+        self._file.seek(0)
+        self._file.truncate()
+        self._write(_MAGIC + _HEADER.pack(len(text), zlib.crc32(text)) + text)
 
     def _read_header(self) -> dict[str, Any] | None:
         self._file.seek(0)
@@ -273,7 +292,8 @@ class PartialFeatures:
             return None
         count, checksum = _RECORD.unpack(head)
         length = count * (8 + 4 * self.dim)
-        if length > _LARGEST_RECORD:
+        # Zeros, where a power cut kept the file's length and lost what was in it.
+        if count == 0 or length > _LARGEST_RECORD:
             return None
         body = self._file.read(length)
         if len(body) < length or zlib.crc32(body) != checksum:

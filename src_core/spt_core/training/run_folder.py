@@ -8,7 +8,7 @@
     best.safetensors   the best model so far, and the last
     last.safetensors
     checkpoint.pt      all that is needed to go on; checkpoint-before.pt is the last but
-                       one, checkpoint.sha256 has the sums of both
+                       one, checkpoint.sha256 has the sums of both and earlier ones
     curve.png          the learning curve
     growth/            how slides came to lie, at some steps (slide models)
     patients.key       the key of the patients' HMACs; keep it, give it to nobody
@@ -30,13 +30,16 @@ from typing import Any, Protocol
 import torch
 
 from spt_core.errors import InputError
-from spt_core.files import held_by_one, written_whole
+from spt_core.files import folder_to_disk, held_by_one, written_whole
 from spt_core.patients_key import KEY_FILE, new_key, read_key, write_key
 from spt_core.training.curve import draw_curves
 
 log = logging.getLogger(__name__)
 
 LOCK_FILE = ".lock"
+# A sum is listed before its checkpoint has its name: a cut between the two leaves one
+# too many. Were only two kept, a second cut there would lose the one that counts.
+_SUMS_KEPT = 16
 
 
 class Writable(Protocol):
@@ -156,7 +159,7 @@ class RunFolder:
         """Write a checkpoint; the one before it is kept, should this one be damaged."""
         with written_whole(self.checkpoint) as temporary:
             torch.save(content, temporary)
-            known = [*self._known_sums()[-1:], _sha256(temporary)]
+            known = [*self._known_sums(), _sha256(temporary)][-_SUMS_KEPT:]
             with written_whole(self._sums) as listed:
                 listed.write_text("\n".join(known) + "\n", encoding="ascii")
             if self.checkpoint.exists():
@@ -207,6 +210,11 @@ class RunFolder:
             if not columns:
                 writer.writeheader()
             writer.writerow(row)
+            # Before the checkpoint, after which no step is taken for this row again.
+            file.flush()
+            os.fsync(file.fileno())
+        if not columns:
+            folder_to_disk(self.path)
 
     def _metrics_columns(self) -> list[str]:
         if not self.metrics.exists():
@@ -227,9 +235,16 @@ class RunFolder:
     def drop_metrics_after(self, step: int) -> None:
         """Forget rows of steps that a resumed run will take again."""
         rows = [row for row in self.read_metrics() if int(row["step"]) <= step]
-        self.metrics.unlink(missing_ok=True)
-        for row in rows:
-            self.add_metrics(row)
+        if not rows:
+            self.metrics.unlink(missing_ok=True)
+            return
+        with (
+            written_whole(self.metrics) as temporary,
+            temporary.open("w", newline="", encoding="utf-8") as file,
+        ):
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
 
     def draw_curve(self) -> None:
         rows = self.read_metrics()

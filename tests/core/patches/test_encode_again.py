@@ -5,6 +5,7 @@ import os
 import time
 
 import h5py
+import numpy as np
 import pytest
 import tifffile
 
@@ -12,6 +13,7 @@ from spt_core import encode_slide, read_tokens
 from spt_core.errors import InputError
 from spt_core.patches import (
     PartialTokens,
+    SlideStarted,
     encode_slides,
     load_encoder,
     slide_tasks,
@@ -133,3 +135,48 @@ def test_unfinished_work_of_other_settings_is_not_mixed(tmp_path, settings):
         run_through(encode_slide(path, tmp_path, other))
     redo = dataclasses.replace(other, redo=True)
     assert run_through(encode_slide(path, tmp_path, redo))[1].status == "done"
+
+
+class TwoWays:
+    """Computes one way or the other; the two differ in the last digits."""
+
+    def __init__(self, best, known):
+        self.inner = load_encoder("small-random")
+        self.card, self.sha256 = self.inner.card, self.inner.sha256
+        self.best, self.known = best, known
+
+    def to(self, device):
+        return self
+
+    def way(self, patches):
+        return self.best
+
+    def knows(self, way):
+        return way in self.known
+
+    def __call__(self, pixels, size, stain, way):
+        x = self.inner(pixels, size, stain)
+        return x if way == "torch" else x * (1 + 2**-20)
+
+
+@pytest.mark.parametrize("knows_it", [True, False])
+def test_a_slide_goes_on_in_the_way_it_was_begun_or_is_begun_again(
+    tmp_path, settings, caplog, knows_it
+):
+    path = make_slide(tmp_path / "s.tif", 1200, 1000)
+    begun = TwoWays("graph", ("torch", "graph"))
+    other = TwoWays("torch", ("torch", "graph") if knows_it else ("torch",))
+    some = dataclasses.replace(settings, batch_size=4)
+    events = encode_slide(path, tmp_path / "cut", some, encoder=begun)
+    next(e for e in events if isinstance(e, PartialTokens))
+    events.close()
+    events, result = run_through(
+        encode_slide(path, tmp_path / "cut", some, encoder=other)
+    )
+    whole = begun if knows_it else other
+    _, want = run_through(encode_slide(path, tmp_path / "whole", some, encoder=whole))
+    have, want = read_tokens(result.path), read_tokens(want.path)
+    assert np.array_equal(have.x, want.x)
+    assert ("begun again" in caplog.text) is not knows_it
+    (started,) = (e for e in events if isinstance(e, SlideStarted))
+    assert (started.done > 0) is knows_it

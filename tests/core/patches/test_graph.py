@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 
 from spt_core.patches import graph as graphs
 from spt_core.patches import load_encoder
+from spt_core.patches.encoder import TORCH
 from spt_core.patches.store import encoders_folder
 from tests.core.patches.test_encoders import pixels
 
@@ -22,19 +23,18 @@ pytest.importorskip("onnx")
 def _wanted(monkeypatch):
     monkeypatch.setenv(graphs.SWITCH, "1")
     monkeypatch.setattr(graphs, "_GAIN", 0.0)  # whatever else this computer does
-    monkeypatch.setattr(graphs, "MAKE_AFTER", 1)
+    monkeypatch.setattr(graphs, "FEWEST_PATCHES", 1)
 
 
 def on_cpu(encoder):
-    """It, and its graph, once it has seen something."""
+    """It, and the graph by which it encodes a slide."""
     encoder.to(CPU)
-    features(encoder, pixels(1, 64), 64)
-    return encoder, encoder._graphs.graph
+    return encoder, encoder._graphs.for_slide(1)
 
 
 def features(encoder, batch, size):
     with torch.inference_mode():
-        return encoder(batch, size).numpy()
+        return encoder(batch, size, way=encoder.way(1)).numpy()
 
 
 def neighbours(x):
@@ -100,11 +100,27 @@ def test_a_vision_transformer_exports_too(tmp_path):
     save_file(model.state_dict(), tmp_path / "v.safetensors")
     encoder = load_encoder(name, tmp_path / "v.safetensors")
     want = features(encoder, pixels(2, 224), 224)
+    assert encoder.way(1) == TORCH  # before it has a device
     encoder, graph = on_cpu(encoder)
     assert graph is not None
     np.testing.assert_allclose(features(encoder, pixels(2, 224), 224), want, atol=2e-3)
 
 
-def test_few_patches_make_none(monkeypatch):
-    monkeypatch.setattr(graphs, "MAKE_AFTER", 100)
-    assert on_cpu(load_encoder("bundled"))[1] is None
+def test_the_way_is_the_slides_and_not_what_was_seen_before(monkeypatch):
+    monkeypatch.setattr(graphs, "FEWEST_PATCHES", 100)
+    encoder, graph = on_cpu(load_encoder("bundled"))
+    assert graph is None
+    assert encoder.way(99) == TORCH
+    way = encoder.way(100)
+    assert way != TORCH
+    assert encoder.way(99) == TORCH
+    assert encoder.knows(TORCH)
+    assert encoder.knows(way)
+    assert not encoder.knows(f"{way} of another computer")
+    another = load_encoder("bundled").to(CPU)
+    assert another.way(100) == way
+    batch = pixels(2, 64)
+    with torch.inference_mode():
+        by_torch, by_graph = (encoder(batch, 64, way=w) for w in (TORCH, way))
+    torch.testing.assert_close(by_graph, by_torch, rtol=1e-3, atol=1e-3)
+    assert not torch.equal(by_graph, by_torch)
