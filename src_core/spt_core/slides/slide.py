@@ -57,6 +57,7 @@ class Slide:
         source: PixelSource,
         *,
         mpp: float | None = None,
+        channels: str | None = None,
         title: str | None = None,
         release: "Callable[[Slide, PixelSource], None] | None" = None,
     ) -> None:
@@ -73,14 +74,16 @@ class Slide:
         self._source = source
         self._asked_mpp = mpp
         self._release = release
-        self._token = _file_token(source.path)
+        self._asked_channels = channels
+        self._token = _file_token(source.path, channels)
         self._made = TileCache(_MADE_CACHE_BYTES)
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         from spt_core.slides.opening import open_slide
 
-        again = partial(open_slide, title=self.title)
+        asked = self._asked_channels
+        again = partial(open_slide, title=self.title, channels=asked)
         return again, (self.path, self._asked_mpp)
 
     def __repr__(self) -> str:
@@ -114,6 +117,16 @@ class Slide:
     def reader(self) -> str:
         """The library that reads the file."""
         return self._source.reader
+
+    @property
+    def recipe(self) -> str:
+        """What its red, green and blue are made of; see ``spt_core.slides.recipe``."""
+        return self._source.recipe
+
+    @property
+    def scaling(self) -> str | None:
+        """Which of its numbers are black and full brightness; None for a picture."""
+        return self._source.scaling
 
     @property
     def objective_power(self) -> float | None:
@@ -368,7 +381,8 @@ def _hatch(x: int, y: int, w: int, h: int) -> Pixels:
     return np.where(stripes[..., None], [200, 60, 60], [190, 190, 190]).astype(np.uint8)
 
 
-def _file_token(path: Path) -> str:
+def _file_token(path: Path, channels: str | None) -> str:
     state = path.stat()
     text = f"{path.resolve()}|{state.st_mtime_ns}|{state.st_size}"
+    text += f"|{channels}" if channels else ""
     return hashlib.sha1(os.fsencode(text), usedforsecurity=False).hexdigest()[:16]
