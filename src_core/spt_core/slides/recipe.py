@@ -40,11 +40,11 @@ def asked_recipe(text: str | None) -> str | None:
     return ",".join(parts)
 
 
-def can_be_asked(recipe: str | None) -> bool:
-    """Whether a recipe is a choice, rather than what the file itself leads to."""
-    if not recipe or recipe == RGB_RECIPE:
-        return False
-    return not recipe.startswith(_COLOURS)
+def to_ask_for(recipe: str | None) -> str | None:
+    """What a slide must be asked for, to be seen by a recipe; None is nothing."""
+    if not recipe or recipe == RGB_RECIPE or recipe.startswith(_COLOURS):
+        return None
+    return recipe
 
 
 def own_colours(names: Sequence[str], colours: Sequence[tuple[int, int, int]]) -> str:
@@ -85,6 +85,6 @@ def find_channels(recipe: str, names: Sequence[str]) -> tuple[int, ...]:
             why = "several channels" if part.lower() in known else "no channel"
             raise RecipeError(
                 f"has {why} {part!r}. Its channels are: {listed}. Choose by name or "
-                "number with --channels."
+                "number."
             )
     return tuple(found)

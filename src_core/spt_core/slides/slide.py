@@ -5,6 +5,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
@@ -213,9 +214,14 @@ class Slide:
     def fingerprint(self) -> str:
         """A hash of the slide's size and of pixels from all over it.
 
-        It recognises the slide under another name or in another folder, and says
-        nothing about the patient.
+        It recognises the slide under another name or in another folder, whatever
+        channels are asked for, and says nothing about the patient.
         """
+        if self._asked_channels is not None:
+            from spt_core.slides.opening import open_slide
+
+            with closing(open_slide(self.path, title=self.title)) as as_it_is:
+                return as_it_is.fingerprint
         digest = hashlib.sha256(repr(self._source.level_dimensions).encode())
         width, height = self.dimensions
         x, y, w, h = self.bounds
