@@ -158,6 +158,13 @@ def test_what_cannot_be_asked_for_is_said(tmp_path):
         EncodeSettings(channels="1,2,3,4")
 
 
+def test_info_lists_the_channels_that_can_be_asked_for(tmp_path, capsys):
+    dye_slide(tmp_path / "dyes.zarr")
+    assert main(["info", str(tmp_path / "dyes.zarr")]) == 0
+    listed = "  channels      1 DAPI, 2 FITC, 3 TRITC, 4 Cy5\n"
+    assert listed in capsys.readouterr().out
+
+
 def test_features_that_do_not_state_their_channels_still_load(tmp_path):
     for name in ("old", "new"):
         make_slide(tmp_path / f"{name}.tif", 1200, 1200)
