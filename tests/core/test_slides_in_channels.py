@@ -22,6 +22,9 @@ from spt_core.learning.model_file import load_model
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.training import train
 from spt_core.patches.settings import EncodeSettings
+from spt_core.patches.training.pixels import find_slide_tissue, read_slide_patches
+from spt_core.patches.training.settings import PatchTrainSettings
+from spt_core.patches.training.tiles import Origin
 from spt_core.tokens import layout
 from tests.core.learning.runs import TINY
 from tests.core.patches.conftest import SETTINGS, make_slide, pixels_encoder
@@ -275,3 +278,17 @@ def test_an_analysis_is_by_the_models_recipe_or_the_one_asked_for(trained, tmp_p
         ask(dyes, model=model)
     with pytest.raises(InputError, match=r"mine has no channel 'CD3'"):
         ask(dyes, channels="CD3", **plain)
+
+
+def test_a_patch_encoder_learns_from_the_channels_asked_for(tmp_path):
+    path = tmp_path / "raman.ome.tif"
+    raman_slide(path)
+    settings = PatchTrainSettings(
+        (str(path),), "simclr", str(tmp_path), mpp=MPP, view_size=64, channels="srh"
+    )
+    origin = Origin(path, True, "raman", "raman", known=False)
+    tissue = find_slide_tissue(origin, settings, np.random.default_rng(0))
+    (seen,) = read_slide_patches(tissue, [0])
+    x, y = tissue.grid.l0_xy[0]
+    want = open_slide(path, channels="srh").read(0, x, y, *seen.shape[1::-1])
+    assert np.array_equal(seen, want)
