@@ -28,11 +28,14 @@ OWN_TOOLTIPS = {
     "how to get each.",
     "stain": "Without a model only: a model brings its own",
     "slide_mpp": "Only for slides that do not say it themselves",
+    "channels": "Which of the slide's channels are seen as red, green and blue: one to "
+    "three names or numbers, such as DAPI,FITC,TRITC. Write srh for stimulated Raman "
+    "histology. Empty takes the model's choice, or all channels in their colours.",
 }
 
 
 class AdvancedPanel(Panel):
-    """Encoder, device, stain, pixel size, batch; which attention; what is kept.
+    """How slides are encoded; which attention is shown; what is kept.
 
     Its forms are made when it is opened for the first time: that takes a while, and
     few people ever do.
@@ -67,10 +70,8 @@ class AdvancedPanel(Panel):
         from napari_spt.parts.forms import settings_form
         from spt_core.patches.settings import EncodeSettings
 
-        self._defaults = {
-            name: getattr(EncodeSettings, name)
-            for name in ("encoder", "device", "stain", "slide_mpp", "batch_size")
-        }
+        names = ("encoder", "device", "stain", "slide_mpp", "channels", "batch_size")
+        self._defaults = {name: getattr(EncodeSettings, name) for name in names}
         self.encoding = settings_form(
             EncodeSettings,
             *self._defaults,
@@ -105,7 +106,7 @@ class AdvancedPanel(Panel):
 
     def _lay_out(self) -> None:
         """The rows of all forms in one, whose long labels stand above their fields."""
-        layout = QFormLayout(self.content)
+        self._layout = layout = QFormLayout(self.content)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setRowWrapPolicy(QFormLayout.RowWrapPolicy.WrapLongRows)
         layout.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
@@ -131,6 +132,9 @@ class AdvancedPanel(Panel):
         source, analysis = self.state.source, self.state.analysis
         # What a slide says itself cannot be told otherwise.
         self.encoding["slide_mpp"].enabled = source is None or source.mpp_xy is None
+        channels = self.encoding["channels"].native
+        for widget in (channels, self._layout.labelForField(channels)):
+            widget.setVisible(source is not None and source.in_channels)
         if analysis is not None and analysis.prediction is not None:
             heads = self._heads(len(analysis.prediction.attention))
             if len(self.maps["head"].choices) != len(heads):

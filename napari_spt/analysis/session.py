@@ -151,6 +151,7 @@ class Session:
             device=options.device,
             batch_size=options.batch_size,
             stain=options.stain,
+            channels=state.channels,
             class_map=state.model is not None,
             site=state.site,
         )

@@ -136,11 +136,9 @@ class Analysis:
     def asks_the_same(self, other: "Analysis") -> bool:
         """Whether another analysis is of the same slide, by the same model."""
         mine, its = self.asked, other.asked
-        return (mine.slide, mine.model, mine.slide_mpp, mine.site) == (
-            its.slide,
-            its.model,
-            its.slide_mpp,
-            its.site,
+        return all(
+            getattr(mine, name) == getattr(its, name)
+            for name in ("slide", "model", "slide_mpp", "channels", "site")
         )
 
     def carry_over(self, before: "Analysis") -> None:

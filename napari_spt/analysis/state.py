@@ -26,6 +26,8 @@ class Options:
     ----------
     slide_mpp
         Micrometres per pixel of slides that do not say it themselves.
+    channels
+        What is seen as red, green and blue of slides in channels.
     """
 
     encoder: str | None = None
@@ -33,6 +35,7 @@ class Options:
     batch_size: int | None = None
     stain: str | None = None
     slide_mpp: float | None = None
+    channels: str | None = None
     room_gb: Annotated[
         int,
         Hint(
@@ -130,6 +133,13 @@ class AnalysisState:
         if self.layer is None or self.source is None or self.source.mpp_xy is not None:
             return None
         return self.options.slide_mpp or self.stated_mpp.get(key_of(self.layer))
+
+    @property
+    def channels(self) -> str | None:
+        """The channels chosen by the user; of a picture in colour there are none."""
+        source = self.source
+        is_in_channels = source is not None and source.in_channels
+        return self.options.channels if is_in_channels else None
 
     def state_mpp(self, key: str, mpp: float | None) -> None:
         """The user says how large the pixels of a slide are."""

@@ -80,7 +80,9 @@ class TextBox(LineEdit):
         return super().get_value() or (None if self._nullable else "")
 
     def set_value(self, value: str | None) -> None:
-        super().set_value("" if value is None else value)
+        words = "" if value is None else value
+        if words != super().get_value():  # the same again would move the cursor
+            super().set_value(words)
 
     def _on_value_change(self, value: str | None = None) -> None:
         self.changed.emit(self.get_value())

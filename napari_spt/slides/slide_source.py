@@ -31,6 +31,8 @@ class SlideSource:
         Size of the canvas, and where on it the layer's first pixel lies.
     doubted_mpp_xy
         What the file says of its pixels, where that is not believed.
+    in_channels
+        Whether the file has channels rather than colours.
     """
 
     name: str
@@ -39,6 +41,7 @@ class SlideSource:
     l0_size_xy: tuple[int, int]
     l0_bounds_xy: tuple[int, int] = (0, 0)
     doubted_mpp_xy: tuple[float, float] | None = None
+    in_channels: bool = False
 
 
 def slide_layers(viewer: "Viewer") -> list["Layer"]:
@@ -77,6 +80,7 @@ def slide_source(layer: "Layer | None") -> SlideSource | None:
             _pair(facts["dimensions"]),
             _pair(facts["bounds"]),
             None if doubted is None else (float(doubted[0]), float(doubted[1])),
+            "channel" in facts,
         )
     if not layer.rgb or layer.ndim != 2:
         return None

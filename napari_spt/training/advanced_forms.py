@@ -21,8 +21,8 @@ OF_STUDY = (
     "workers", "patch_method", "patch_arch", "patch_epochs", "title",
 )  # fmt: skip
 OF_ENCODING = (
-    "encoder", "weights", "target_mpp", "patch_size", "slide_mpp", "min_tissue",
-    "stain", "allow_upsampling", "precision",
+    "encoder", "weights", "target_mpp", "patch_size", "slide_mpp", "channels",
+    "min_tissue", "stain", "allow_upsampling", "precision",
 )  # fmt: skip
 OF_VIEWS = tuple(name for name in settings_of(ViewSettings) if name != "views")
 SETTINGS: dict[str, tuple[type, tuple[str, ...]]] = {

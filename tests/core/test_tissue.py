@@ -169,6 +169,24 @@ def test_fluorescence_on_dark(background):
     assert iou(find(rgb, 2.0), truth) > 0.9
 
 
+@pytest.mark.parametrize("cover", [0.3, 0.85])
+@pytest.mark.parametrize("asked", [None, "A,C,D", "B"])
+def test_channels_stretched_to_any_brightness_lie_on_dark(tmp_path, cover, asked):
+    """Much of such a slide is as bright as a stained one's glass."""
+    truth = blob(seed=3, cover=cover)
+    rng = np.random.default_rng(0)
+    noise = ndimage.gaussian_filter(rng.normal(size=(4, *truth.shape)), (0, 2, 2))
+    glow = truth * (2000 + 3000 * np.abs(noise / noise.std()))
+    dyes = (300 + glow + rng.normal(0, 20, glow.shape)).astype(np.uint16)
+    path = tmp_path / "dyes.ome.tif"
+    about = {"axes": "CYX", "PhysicalSizeX": 4.0, "PhysicalSizeY": 4.0}
+    about["Channel"] = {"Name": ["A", "B", "C", "D"]}
+    tifffile.imwrite(path, dyes, metadata=about, ome=True, tile=(256, 256))
+    tissue = find_tissue(open_slide(path, channels=asked))
+    seen = Image.fromarray(truth).resize(tissue.mask.shape[::-1])
+    assert iou(tissue.mask, np.asarray(seen)) > 0.9
+
+
 def test_an_unreadable_part_is_said_and_the_rest_is_found(tmp_path):
     truth = blob(1300, seed=17)
     path = tmp_path / "s.tif"

@@ -7,6 +7,7 @@ import zarr
 from PIL import Image, ImageOps
 
 from spt_core import open_slide
+from spt_core.errors import InputError
 from spt_core.slides.opening import OpenSlideSource
 from spt_core.slides.slide_errors import Reason, SlideError
 
@@ -142,3 +143,39 @@ def test_stimulated_raman_histology_by_its_channels_names(tmp_path, names):
     about["Channel"]["Name"] = ["DAPI", "CH3"]
     tifffile.imwrite(other, cells, metadata=about, ome=True, tile=(256, 256))
     assert not open_slide(other).notes
+
+
+def test_channels_that_are_asked_for_become_red_green_and_blue(tmp_path):
+    """Against percentiles taken here, by name and by number, in the order asked."""
+    rng = np.random.default_rng(1)
+    dyes = rng.integers(100, 40000, (4, 300, 500)).astype(np.uint16)
+    path = tmp_path / "dyes.ome.tif"
+    names = ["DAPI", "FITC", "TRITC", "Cy5"]
+    about = {"axes": "CYX", "Channel": {"Name": names}}
+    tifffile.imwrite(path, dyes, metadata=about, ome=True, tile=(256, 256))
+    low, high = np.percentile(dyes, (1, 99.9), axis=(1, 2))[..., None, None]
+    want = np.clip((dyes - low) / (high - low), 0, 1) * 255
+    for asked in ("Cy5, dapi,TRITC", "4,1,3"):
+        slide = open_slide(path, channels=asked)
+        seen = np.asarray(slide.pyramid[0]).transpose(2, 0, 1)
+        assert np.abs(seen - want[[3, 0, 2]]).max() <= 0.51
+        assert slide.recipe == asked.replace(" ", "")
+        assert slide.scaling.startswith("Cy5 ")
+    grey = np.asarray(open_slide(path, channels="FITC").pyramid[0])
+    assert (grey == grey[..., :1]).all()
+    assert open_slide(path).recipe.startswith("colours DAPI #")
+    with pytest.raises(InputError, match=r"no channel 'Cy7'.*4 Cy5"):
+        open_slide(path, channels="DAPI,Cy7")
+
+
+def test_raman_channels_without_names_are_asked_for(tmp_path):
+    cells = np.random.default_rng(2).integers(0, 30000, (2, 300, 400))
+    cells = cells.astype(np.uint16)
+    path = tmp_path / "raman.ome.tif"
+    tifffile.imwrite(path, cells, metadata={"axes": "CYX"}, ome=True, tile=(256, 256))
+    ch2, ch3 = cells.astype(float) / 2**16
+    want = np.clip(np.stack([ch3 - ch2 + 5000 / 2**16, ch2, ch3], axis=-1), 0, 1) * 255
+    slide = open_slide(path, channels="SRH")
+    assert np.abs(np.asarray(slide.pyramid[0]) - want).max() <= 0.51
+    assert slide.recipe == "srh"
+    assert open_slide(path).recipe != "srh"

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(
         parser, EncodeSettings, "encoder", "weights", "target_mpp", "patch_size"
     )
-    add_options(parser, EncodeSettings, "slide_mpp")
+    add_options(parser, EncodeSettings, "slide_mpp", "channels")
     parser.add_argument(
         "--labels",
         type=Path,

@@ -184,6 +184,8 @@ def _command(args: argparse.Namespace, given: "Input") -> str:
         options += ["--slide", SLIDE_WORD]
     if args.slide_mpp is not None:
         options += ["--slide-mpp", f"{args.slide_mpp:g}"]
+    if args.channels is not None:
+        options += ["--channels", args.channels]
     if args.encoder_weights is not None:
         options += ["--encoder-weights", "WEIGHTS"]
     source = FEATURES_WORD if given.is_features else SLIDE_WORD

@@ -60,6 +60,7 @@ def slide_info(slide: Slide, *, identifiers: bool = False) -> dict[str, Any]:
         "dimensions": list(slide.dimensions),
         "mpp_xy": None if slide.mpp_xy is None else list(slide.mpp_xy),
         "objective_power": slide.objective_power,
+        "channels": [channel.name for channel in slide.channels],
         "bounds": list(slide.bounds),
         "levels": [
             {
@@ -79,6 +80,11 @@ def slide_info(slide: Slide, *, identifiers: bool = False) -> dict[str, Any]:
     }
 
 
+def _channels(names: list[str]) -> list[str]:
+    listed = ", ".join(f"{number} {name}" for number, name in enumerate(names, 1))
+    return [f"  channels      {listed}"] if names else []
+
+
 def _lines(facts: dict[str, Any]) -> list[str]:
     width, height = facts["dimensions"]
     size = f"{width:,} × {height:,} pixels"
@@ -96,6 +102,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         f"  size          {size}",
         f"  pixel         {pixel}",
         f"  objective     {_UNSTATED if power is None else f'{power:g}x'}",
+        *_channels(facts["channels"]),
         f"  scanned part  x {x:,}, y {y:,}, {w:,} × {h:,}",
         "  levels",
     ]

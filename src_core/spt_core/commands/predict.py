@@ -115,7 +115,7 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder in which to keep their features (default: they are not kept)",
     )
-    add_options(group, EncodeSettings, "weights", "slide_mpp")
+    add_options(group, EncodeSettings, "weights", "slide_mpp", "channels")
 
 
 def add_site_option(parser: argparse.ArgumentParser) -> None:

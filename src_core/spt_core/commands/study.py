@@ -44,8 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     group = parser.add_argument_group("encoding")
     add_options(group, EncodeSettings, "encoder", "weights", "target_mpp")
-    add_options(group, EncodeSettings, "patch_size", "slide_mpp", "min_tissue")
-    add_options(group, EncodeSettings, "stain", "allow_upsampling", "precision")
+    add_options(group, EncodeSettings, "patch_size", "slide_mpp", "channels")
+    add_options(group, EncodeSettings, "min_tissue", "stain", "allow_upsampling")
+    add_options(group, EncodeSettings, "precision")
 
     group = parser.add_argument_group("folds")
     add_options(group, StudySettings, "folds", "seeds", "ignore_split")

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     group = parser.add_argument_group("patches")
     add_options(group, PatchTrainSettings, "patch_size", "mpp", "view_size")
-    add_options(group, PatchTrainSettings, "tile_mpp", "slide_mpp")
+    add_options(group, PatchTrainSettings, "tile_mpp", "slide_mpp", "channels")
     add_options(group, PatchTrainSettings, "patches_per_slide", "memory_gb", "refresh")
 
     group = parser.add_argument_group("views of a patch")

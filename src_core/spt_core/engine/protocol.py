@@ -21,7 +21,7 @@ from spt_core.insight.tissue_map import TissueMap
 from spt_core.slides.tissue_mask import Tissue
 
 # Raised with every change of a message; an engine of another version is refused.
-VERSION = 3
+VERSION = 4
 
 
 # Requests: what the window asks for
@@ -42,6 +42,9 @@ class Analyse:
     encoder
         A patch encoder's name, or the weights of the model's; None takes the model's,
         or the bundled one without a model.
+    channels
+        What the encoder sees as red, green and blue, as the user says; None takes the
+        model's, or leaves it to the file.
     l0_from
         Level-0 (x, y) to begin at; None covers the whole slide evenly.
     site
@@ -57,6 +60,7 @@ class Analyse:
     device: str | None = None
     batch_size: int | None = None
     stain: str | None = None
+    channels: str | None = None
     l0_from: tuple[float, float] | None = None
     class_map: bool = True
     site: str | None = None

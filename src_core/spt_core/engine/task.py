@@ -13,6 +13,7 @@ from spt_core.learning.model_file import SlideModel
 from spt_core.patches import EncodeSettings, PatchEncoder
 from spt_core.slides import Slide, open_slide
 from spt_core.slides.grid import PatchGrid, TooSmallError, lay_grid, patch_step
+from spt_core.slides.recipe import RGB_RECIPE
 from spt_core.slides.stain import NO_STAIN
 from spt_core.slides.tissue import Tissue, find_tissue
 
@@ -68,6 +69,7 @@ def task_of(request: Analyse, loaded: LoadedModels, slide: Slide) -> Task:
         device=request.device or "auto",
         batch_size=request.batch_size,
         stain=request.stain or NO_STAIN,
+        channels=request.channels,
     )
     model = None
     if request.model is not None:
@@ -83,20 +85,34 @@ def task_of(request: Analyse, loaded: LoadedModels, slide: Slide) -> Task:
     encoder = loaded.encoder(settings.encoder, settings.weights)
     patch_size, target_mpp = settings.patch(encoder.card)
     settings = replace(settings, patch_size=patch_size, target_mpp=target_mpp)
-    _refuse_unlike(model, encoder)
+    if settings.channels is not None:
+        mpp, title = request.slide_mpp, title_of(request)
+        slide = open_slide(slide.path, mpp, channels=settings.channels, title=title)
+    _refuse_unlike(model, encoder, slide)
     patch_step(slide, patch_size=patch_size, target_mpp=target_mpp)
     identity = {
         **settings.identity(encoder.card, encoder.sha256),
         "slide": slide.fingerprint,
         "slide_mpp": slide.mpp_xy,
     }
+    if slide.recipe != RGB_RECIPE:
+        identity["channels"] = slide.recipe
     entry = entry_for(request.features, identity)
     maps_classes = request.class_map and model is not None and bool(model.classes)
     return Task(slide, model, encoder, settings, entry, maps_classes, request.site)
 
 
-def _refuse_unlike(model: SlideModel | None, encoder: PatchEncoder) -> None:
+def _refuse_unlike(
+    model: SlideModel | None, encoder: PatchEncoder, slide: Slide
+) -> None:
     """Say at once, not after the encoding, that model and encoder do not belong."""
-    stated = None if model is None else model.card.tokens.encoder_sha256
-    if stated is not None and stated != encoder.sha256:
+    if model is None:
+        return
+    stated = model.card.tokens
+    if stated.encoder_sha256 not in (None, encoder.sha256):
         raise RequestError(Failed(FailureKind.OTHER_ENCODER, encoder.card.name))
+    if stated.channels not in (None, slide.recipe):
+        raise InputError(
+            f"The model sees slides as {stated.channels}, and {slide.title} is "
+            f"{slide.recipe}. Choose a model that was trained on such slides."
+        )

@@ -15,6 +15,7 @@ import numpy as np
 from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.insight.tissue_map import Kinds
+from spt_core.slides.recipe import RGB_RECIPE
 from spt_core.tokens.tokens import TokenFacts
 
 KIND, FORMAT = "spt-tissue-kinds", 1
@@ -23,8 +24,10 @@ MOST_KEPT = 48
 
 
 def codebook_file(folder: Path, facts: TokenFacts) -> Path:
-    """The file of kinds that fit tokens: one per patch encoder and stain."""
-    said = (facts.encoder_sha256 or facts.encoder, facts.stain, facts.patch_um)
+    """The file of kinds that fit tokens: one per patch encoder, stain and channels."""
+    said = [facts.encoder_sha256 or facts.encoder, facts.stain, facts.patch_um]
+    if facts.channels not in (None, RGB_RECIPE):
+        said.append(facts.channels)
     key = hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
     return Path(folder) / f"kinds-{key}.json"
 

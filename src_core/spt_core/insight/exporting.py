@@ -135,13 +135,15 @@ def write_findings(
         slide, or ``percentile``, which uses all colours on every slide.
     """
     from spt_core.slides import open_slide
+    from spt_core.slides.recipe import to_ask_for
 
     path = Path(path)
     chosen = format_of(path)
     if findings.slide is None:
         chosen.write(path, _Export(findings, None, show, unit))
         return
-    slide = open_slide(findings.slide, findings.slide_mpp)
+    seen = to_ask_for(findings.prediction.facts.channels)
+    slide = open_slide(findings.slide, findings.slide_mpp, channels=seen)
     try:
         refuse_other_slide(findings.prediction, slide)
         chosen.write(path, _Export(findings, slide, show, unit))

@@ -28,6 +28,7 @@ from spt_core.patches import (
 )
 from spt_core.patches.job import NoTissueError
 from spt_core.slides import Slide, open_slide, slide_name
+from spt_core.slides.recipe import asked_recipe, to_ask_for
 from spt_core.slides.stain import NO_STAIN
 from spt_core.tokens import TokenFacts, Tokens
 
@@ -72,7 +73,20 @@ def settings_for(
         patch_size=stated.patch_size,
         target_mpp=stated.mpp,
         stain=stated.stain or NO_STAIN,
+        channels=_channels_for(stated.channels, settings),
     )
+
+
+def _channels_for(stated: str | None, settings: EncodeSettings | None) -> str | None:
+    given = asked_recipe(settings.channels) if settings else None
+    if stated is None:
+        return given
+    if given is not None and given != stated:
+        raise InputError(
+            f"The model takes the channels {stated}, not {given}: leave the choice to "
+            "it, or choose another model."
+        )
+    return to_ask_for(stated)
 
 
 def predict_slide(

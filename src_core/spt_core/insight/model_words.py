@@ -97,6 +97,7 @@ class ModelWords:
             ("Sees patches by", card.tokens.encoder),
             ("Patch", self.patch),
             ("Stain", card.tokens.stain),
+            ("Channels", card.tokens.channels),
             ("Objective", card.objective),
             ("Version", card.version),
             ("Licence", card.licence.partition(";")[0]),

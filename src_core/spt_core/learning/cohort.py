@@ -26,7 +26,9 @@ from spt_core.tokens.rows import RowSource
 
 IN_MEMORY_BYTES = 3 * 2**28
 SHOWN = 10
-SHARED_FACTS = ("encoder", "encoder_sha256", "mpp", "patch_size", "patch_um", "stain")
+SHARED_FACTS = (
+    "encoder", "encoder_sha256", "mpp", "patch_size", "patch_um", "stain", "channels",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,6 +52,8 @@ class TokenKind:
         Micrometres per pixel, pixels and micrometres of a patch as the encoder sees it.
     stain
         How stains are normalised before.
+    channels
+        What the encoder sees as red, green and blue; see ``spt_core.slides.recipe``.
     """
 
     dim: int
@@ -61,6 +63,7 @@ class TokenKind:
     patch_size: int | None = None
     patch_um: float | None = None
     stain: str | None = None
+    channels: str | None = None
 
     def __post_init__(self) -> None:
         for what, value, least, most in (
@@ -83,6 +86,7 @@ class TokenKind:
             facts.patch_size,
             facts.patch_um,
             facts.stain,
+            facts.channels,
         )
 
     @property
@@ -94,6 +98,7 @@ class TokenKind:
             patch_size=self.patch_size,
             patch_um=self.patch_um,
             stain=self.stain,
+            channels=self.channels,
         )
 
 

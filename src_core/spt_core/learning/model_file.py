@@ -37,6 +37,7 @@ from spt_core.learning.standardising import (
     TokenScale,
     standardiser_from,
 )
+from spt_core.slides.recipe import to_ask_for
 from spt_core.tokens import TokenFacts, Tokens
 
 # What the names of a file's tensors begin with.
@@ -143,6 +144,7 @@ class SlideModel:
                     ("encoder", takes.encoder),
                     ("target-mpp", takes.mpp),
                     ("patch-size", takes.patch_size),
+                    ("channels", to_ask_for(takes.channels)),
                 )
                 if value is not None
             )

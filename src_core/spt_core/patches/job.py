@@ -27,9 +27,10 @@ from spt_core.slides import Slide, open_slide
 from spt_core.slides.folders import dicom_files
 from spt_core.slides.grid import PatchGrid, lay_grid, patch_step
 from spt_core.slides.properties import scanner_of
+from spt_core.slides.recipe import RGB_RECIPE, asked_recipe, to_ask_for
 from spt_core.slides.tissue import find_tissue
 from spt_core.tokens import layout, writing
-from spt_core.tokens.feature_file import UM_AT_1X
+from spt_core.tokens.feature_file import UM_AT_1X, text_of
 from spt_core.tokens.tokens import TokenFacts, Tokens
 from spt_core.tokens.writing import PartialFeatures, SlideInUseError, differences
 
@@ -224,6 +225,8 @@ def _prepare(
     ]
     identity["slide_fingerprint"] = slide.fingerprint
     identity["slide_mpp"] = slide.mpp_xy
+    if slide.recipe != RGB_RECIPE:
+        identity["channels"] = slide.recipe
     identity["grid"] = hashlib.sha256(grid.g_rc.tobytes()).hexdigest()[:16]
     way = _way(encoder, precision, len(grid))
     try:
@@ -320,6 +323,7 @@ def _finished(
             have[name] = identity[name]
     _refuse_other(task, have, identity)
     _refuse_other_mpp(task, settings, stored, identity)
+    _refuse_other_channels(task, settings, text_of(stored.get(layout.CHANNELS)))
     state = _slide_state(task.path)
     if (stored.get(writing.SLIDE_BYTES), stored.get(writing.SLIDE_MTIME)) != state:
         slide = _opened(task, settings)
@@ -369,13 +373,30 @@ def _refuse_other_mpp(
     _refuse_other(task, {name: have}, {name: as_stored(mpp_xy)})
 
 
+def _refuse_other_channels(
+    task: SlideTask, settings: EncodeSettings, have: str | None
+) -> None:
+    """Refuse features of other channels than those that are asked for now.
+
+    The slide is opened only if nothing is asked for and something was.
+    """
+    want = asked_recipe(settings.channels)
+    if want is None and to_ask_for(have) is not None:
+        want = _opened(task, settings).recipe
+    if want is not None:
+        _refuse_other(task, {"channels": have}, {"channels": want})
+
+
 def _mpp_in_words(mpp_xy: Sequence[float]) -> str:
     x, y = (f"{n:.6g}" for n in mpp_xy)
     return x if x == y else f"{x} × {y}"
 
 
 def _opened(task: SlideTask, settings: EncodeSettings) -> Slide:
-    return task.slide or open_slide(task.path, _given_mpp(task, settings))
+    if task.slide is not None:
+        return task.slide
+    mpp = _given_mpp(task, settings)
+    return open_slide(task.path, mpp, channels=settings.channels)
 
 
 def _given_mpp(task: SlideTask, settings: EncodeSettings) -> float | None:
@@ -405,6 +426,8 @@ def _facts(
         patch_size=grid.patch_size,
         patch_um=grid.patch_size * grid.target_mpp,
         stain=identity["stain"],
+        channels=slide.recipe,
+        channels_done=slide.scaling,
         l0_patch_xy=grid.l0_step_xy,
         l0_step_xy=grid.l0_step_xy,
         l0_size_xy=slide.dimensions,

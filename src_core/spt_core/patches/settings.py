@@ -9,6 +9,7 @@ from spt_core.errors import InputError
 from spt_core.hints import Device, Hint, check
 from spt_core.precision import PRECISIONS
 from spt_core.slides.grid import MIN_TISSUE, PatchGrid
+from spt_core.slides.recipe import asked_recipe
 from spt_core.slides.slide import Slide
 from spt_core.slides.stain import NO_STAIN, STAINS
 from spt_core.slides.tissue_mask import Tissue
@@ -72,6 +73,15 @@ class EncodeSettings:
             unit="µm",
             digits=4,
             metavar="UM",
+        ),
+    ] = None
+    channels: Annotated[
+        str | None,
+        Hint(
+            "what the encoder sees as red, green and blue: one to three channels by "
+            "name or number, as DAPI,FITC,TRITC, or srh, stimulated Raman histology",
+            automatic="all channels in their colours",
+            metavar="CHANNELS",
         ),
     ] = None
     min_tissue: Annotated[
@@ -139,6 +149,7 @@ class EncodeSettings:
 
     def __post_init__(self) -> None:
         check(self)
+        asked_recipe(self.channels)
 
     def patch(self, card: "EncoderCard") -> tuple[int, float]:
         """Patch size and target mpp for this encoder."""

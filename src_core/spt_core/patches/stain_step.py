@@ -6,6 +6,7 @@ from torch import Tensor
 from spt_core.devices import full_precision
 from spt_core.slides import Slide
 from spt_core.slides.grid import PatchGrid
+from spt_core.slides.recipe import RGB_RECIPE
 from spt_core.slides.stain import (
     LIGHT,
     NO_STAIN,
@@ -48,6 +49,8 @@ def stain_step(
     if stain == NO_STAIN:
         return None, [], None
     try:
+        if slide.recipe != RGB_RECIPE:
+            raise NoStainsError("its colours are channels, not stains")
         return StainStep(slide_stains(slide, tissue, grid)), [], stain
     except NoStainsError as error:
         sentence = f"{title} is encoded in its own colours: {error}."

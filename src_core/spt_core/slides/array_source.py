@@ -24,6 +24,14 @@ from spt_core.slides.channel_facts import (
 )
 from spt_core.slides.channels import ChannelView
 from spt_core.slides.orientation import UPRIGHT, Orientation
+from spt_core.slides.recipe import (
+    RGB_RECIPE,
+    SRH_RECIPE,
+    RecipeError,
+    find_channels,
+    own_colours,
+    picture_channels,
+)
 from spt_core.slides.slide_errors import missing_codec, unsupported
 from spt_core.slides.source import Pixels, UnreadableRegionError
 from spt_core.slides.tiff_tiles import cut_short
@@ -108,22 +116,79 @@ class ArraySource:
     bounds: tuple[int, int, int, int] | None = None
     objective_power: float | None = None
     notes: list[str] = field(default_factory=list)
+    asked: str | None = None
 
     def __post_init__(self) -> None:
         self.level_dimensions = tuple(level.size() for level in self.levels)
         self.tile_sizes = tuple(level.tile() for level in self.levels)
         self._view: ChannelView | None = None
-        if self.dtype == np.uint16 and srh_channels(self.channels):
+        self._srh: tuple[int, int] | None = None
+        self._chosen: tuple[int, ...] = ()
+        if self.asked is None or self.asked == SRH_RECIPE:
+            self._srh = self._raman()
+        elif self.channels:
+            self._chosen = find_channels(self.asked, self.channel_names)
+        else:
+            self._chosen = picture_channels(self.asked)
+        if self._srh:
             self.notes.append(
-                "Its channels CH2 and CH3 are of stimulated Raman histology: red, "
-                "green and blue are CH3 - CH2, CH2 and CH3."
+                f"Its channels {self.channel_names[self._srh[0]]} and "
+                f"{self.channel_names[self._srh[1]]} are CH2 and CH3 of stimulated "
+                "Raman histology: red, green and blue are CH3 - CH2, CH2 and CH3."
             )
+
+    def _raman(self) -> tuple[int, int] | None:
+        """Where CH2 and CH3 are: as they are named, or, if asked for, in turn."""
+        if self.dtype == np.uint16 and (named := srh_channels(self.channels)):
+            return named
+        if self.asked is None:
+            return None
+        if self.dtype != np.uint16 or len(self.channels) != 2:
+            count = len(self.channels) or "no"
+            raise RecipeError(
+                f"has {count} separate channels of {self.dtype}: stimulated Raman "
+                "histology needs two of 16 bits, CH2 and CH3."
+            )
+        return 0, 1
+
+    @property
+    def channel_names(self) -> list[str]:
+        return [one.name or f"Channel {i}" for i, one in enumerate(self.channels, 1)]
+
+    @property
+    def recipe(self) -> str:
+        """What red, green and blue are made of."""
+        if self._srh:
+            return SRH_RECIPE
+        if self.asked:
+            return self.asked
+        if not self.channels:
+            return RGB_RECIPE
+        return own_colours(self.channel_names, self.channel_view.colours)
+
+    @property
+    def scaling(self) -> str | None:
+        """The numbers of this file that became black and full brightness."""
+        if not self.channels:
+            return None
+        if self._srh:
+            return "0 to 65536"
+        names, windows = self.channel_names, self.channel_view.windows
+        return ", ".join(
+            f"{names[i]} {windows[i][0]:.6g} to {windows[i][1]:.6g}"
+            for i in self._chosen or range(len(names))
+        )
 
     @property
     def channel_view(self) -> ChannelView:
         """How channels become colours, learned from a look at the slide."""
         if self._view is None:
-            self._view = ChannelView.learn(self._overview(), channels=self.channels)
+            self._view = ChannelView.learn(
+                self._overview(),
+                channels=self.channels,
+                srh=self._srh,
+                chosen=self._chosen,
+            )
         return self._view
 
     @property
@@ -173,7 +238,8 @@ class ArraySource:
             white = np.iinfo(pixels.dtype).max if pixels.dtype.kind == "u" else 1
             colour = pixels[..., :-1] * alpha + white * (1 - alpha)
             pixels = colour.astype(pixels.dtype)
-        if not self.channels and pixels.shape[-1] == 3 and pixels.dtype == np.uint8:
+        is_plain = pixels.shape[-1] == 3 and pixels.dtype == np.uint8
+        if is_plain and not self.channels and not self._chosen:
             return np.ascontiguousarray(pixels)
         return self.channel_view.rgb(pixels)
 
@@ -186,11 +252,11 @@ class ArraySource:
         return pixels[..., :-1] if self.has_alpha else pixels
 
 
-def open_tiff(path: Path) -> ArraySource:
+def open_tiff(path: Path, recipe: str | None = None) -> ArraySource:
     """Open with tifffile; raises tifffile.TiffFileError where it is not a TIFF."""
     tiff = tifffile.TiffFile(path)
     try:
-        source = _tiff_source(path, tiff)
+        source = _tiff_source(path, tiff, recipe)
     except BaseException:
         tiff.close()
         raise
@@ -199,7 +265,9 @@ def open_tiff(path: Path) -> ArraySource:
     return source
 
 
-def _tiff_source(path: Path, tiff: tifffile.TiffFile) -> ArraySource:
+def _tiff_source(
+    path: Path, tiff: tifffile.TiffFile, recipe: str | None
+) -> ArraySource:
     import zarr  # half a second, which other formats need not wait for
 
     tiff.filehandle.set_lock(True)
@@ -235,6 +303,7 @@ def _tiff_source(path: Path, tiff: tifffile.TiffFile) -> ArraySource:
         properties={"tiff.ImageDescription": page.description},
         tiff=tiff,
         notes=cut_short(tiff, series.pages),
+        asked=recipe,
     )
 
 
@@ -245,14 +314,15 @@ def is_ome_zarr(path: Path) -> bool:
     )
 
 
-def open_ome_zarr(path: Path) -> ArraySource:
+def open_ome_zarr(path: Path, recipe: str | None = None) -> ArraySource:
     """Open an OME-Zarr image (versions 0.4 and 0.5), or a plain zarr array."""
     import zarr
 
     group = zarr.open(str(path), mode="r")
     if isinstance(group, zarr.Array):
         level = _Level(group, _likely_axes(group.shape))
-        return ArraySource(path, "zarr", [level], None, channels=_fitting((), level))
+        known = _fitting((), level)
+        return ArraySource(path, "zarr", [level], None, channels=known, asked=recipe)
     attributes: dict[str, Any] = dict(group.attrs)
     attributes = attributes.get("ome", attributes)
     if "multiscales" not in attributes:
@@ -271,6 +341,7 @@ def open_ome_zarr(path: Path) -> ArraySource:
         levels,
         _zarr_mpp(multiscale["datasets"][0], axes_list, axes),
         channels=_fitting(channels, levels[0]),
+        asked=recipe,
     )
 
 

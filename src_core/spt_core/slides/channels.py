@@ -31,12 +31,15 @@ class ChannelView:
     (low, high), one per channel, and added up in their ``colours``. With ``srh``, the
     numbers of CH2 and CH3, they are shown as stimulated Raman histology is by those who
     train on it: CH3 - CH2 + 5000, CH2 and CH3 of 65,536 as red, green and blue.
+    ``chosen`` are the numbers of one to three channels, stretched and taken as red,
+    green and blue; one alone is grey, and where there are two, blue is nothing.
     """
 
     direct: bool
     windows: tuple[tuple[float, float], ...] = ()
     colours: tuple[tuple[int, int, int], ...] = ()
     srh: tuple[int, int] | None = None
+    chosen: tuple[int, ...] = ()
 
     @classmethod
     def learn(
@@ -44,12 +47,26 @@ class ChannelView:
         overview: NDArray,
         *,
         channels: Sequence[ChannelFacts] = (),
+        srh: tuple[int, int] | None = None,
+        chosen: tuple[int, ...] = (),
     ) -> "ChannelView":
         """Choose a view from a coarse ``(y, x, c)`` image of the whole slide.
 
-        ``channels`` is what the file says of them, empty for a picture in colour.
+        ``channels`` is what the file says of them, empty for a picture in colour;
+        ``srh`` and ``chosen`` are what somebody asks for.
         """
         count = overview.shape[-1]
+        if chosen:
+            is_dye = bool(channels)
+            ranges = [
+                _window(
+                    overview[..., number], low=1.0 if is_dye else None, is_dye=is_dye
+                )
+                for number in range(count)
+            ]
+            return cls(False, tuple(ranges), chosen=chosen)
+        if srh is not None:
+            return cls(False, srh=srh)
         if not channels and count == 3 and overview.dtype == np.uint8:
             return cls(direct=True)
         if not channels and count == 3:
@@ -76,11 +93,30 @@ class ChannelView:
             light = np.stack([ch3 - ch2 + _SRH_BASE, ch2, ch3], axis=-1)
             return (np.clip(light, 0, 1) * 255 + 0.5).astype(np.uint8)
         total = np.zeros((*pixels.shape[:2], 3), np.float32)
-        for c, (low, high) in enumerate(self.windows):
-            share = (pixels[..., c].astype(np.float32) - low) / max(high - low, 1e-9)
-            np.clip(share, 0, 1, out=share)
+        if self.chosen:
+            for place, c in enumerate(self.chosen):
+                total[..., place] = 255 * self._share(pixels, c)
+            return pick((total + 0.5).astype(np.uint8), range(len(self.chosen)))
+        for c in range(len(self.windows)):
+            share = self._share(pixels, c)
             total += share[..., None] * np.asarray(self.colours[c], np.float32)
         return np.clip(total + 0.5, 0, 255).astype(np.uint8)
+
+    def _share(self, pixels: NDArray, channel: int) -> NDArray[np.float32]:
+        """How far a channel is within its window, 0 to 1."""
+        low, high = self.windows[channel]
+        share = (pixels[..., channel].astype(np.float32) - low) / max(high - low, 1e-9)
+        return np.clip(share, 0, 1, out=share)
+
+
+def pick(rgb: Pixels, chosen: Sequence[int]) -> Pixels:
+    """Some channels of ``(y, x, 3)`` as red, green and blue; one alone is grey."""
+    if len(chosen) == 1:
+        return np.repeat(rgb[..., chosen[0] : chosen[0] + 1], 3, axis=-1)
+    out = np.zeros_like(rgb)
+    for place, number in enumerate(chosen):
+        out[..., place] = rgb[..., number]
+    return out
 
 
 def _window(

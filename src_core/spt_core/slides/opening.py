@@ -14,6 +14,7 @@ from spt_core.slides import slide_errors
 from spt_core.slides.array_source import is_ome_zarr, open_ome_zarr, open_tiff
 from spt_core.slides.folders import dicom_files, slides_in
 from spt_core.slides.openslide_source import OpenSlideSource
+from spt_core.slides.recipe import RecipeError, asked_recipe
 from spt_core.slides.slide import Slide
 from spt_core.slides.slide_errors import SlideError
 from spt_core.slides.source import PixelSource
@@ -22,7 +23,7 @@ from spt_core.slides.tiff_checks import wrong_with
 _log = logging.getLogger(__name__)
 
 # One handle per file and process: the slides of many dask tasks share it.
-_open_sources: "WeakValueDictionary[tuple[str, int, int], PixelSource]" = (
+_open_sources: "WeakValueDictionary[tuple[str, int, int, str | None], PixelSource]" = (
     WeakValueDictionary()
 )
 _users: "WeakKeyDictionary[PixelSource, WeakSet[Slide]]" = WeakKeyDictionary()
@@ -34,7 +35,11 @@ _NAMED = 4  # slides that a message names
 
 
 def open_slide(
-    path: str | Path, mpp: float | None = None, *, title: str | None = None
+    path: str | Path,
+    mpp: float | None = None,
+    *,
+    channels: str | None = None,
+    title: str | None = None,
 ) -> Slide:
     """Open a slide file (or an OME-Zarr or DICOM folder), reading next to nothing.
 
@@ -45,6 +50,9 @@ def open_slide(
         TIFF, or an OME-Zarr folder.
     mpp
         Micrometres per pixel, used where the file does not say it.
+    channels
+        What becomes red, green and blue: one to three names or numbers of channels
+        (``"DAPI,FITC,TRITC"``), or ``"srh"``; None leaves it to the file.
     title
         What sentences call the slide, where not by its file.
 
@@ -61,18 +69,19 @@ def open_slide(
     if path.is_dir() and not is_ome_zarr(path):
         path = _slide_in_folder(path, title or str(path))
     state = path.stat()
-    key = (str(path), state.st_mtime_ns, state.st_size)
+    recipe = asked_recipe(channels)
+    key = (str(path), state.st_mtime_ns, state.st_size, recipe)
     with _lock:
         source = _open_sources.get(key)
         if source is None:
             _refuse_dangerous(path, title or str(path))
-            source = _open_source(path, title or str(path))
+            source = _open_source(path, title or str(path), recipe)
             for size in source.level_dimensions:
                 if min(size) < 1:
                     source.close()
                     raise slide_errors.without_pixels(title or str(path), *size)
             _open_sources[key] = source
-        slide = Slide(source, mpp=mpp, title=title, release=_release)
+        slide = Slide(source, mpp=mpp, channels=recipe, title=title, release=_release)
         _users.setdefault(source, WeakSet()).add(slide)
     return slide
 
@@ -127,10 +136,10 @@ def _slide_in_folder(folder: Path, title: str) -> Path:
     )
 
 
-def _open_source(path: Path, title: str) -> PixelSource:
+def _open_source(path: Path, title: str, recipe: str | None) -> PixelSource:
     if path.is_dir():
         try:
-            return open_ome_zarr(path)
+            return open_ome_zarr(path, recipe)
         except InputError as error:
             raise InputError(f"{title} {error}") from error
         # zarr raises many kinds of error on a damaged folder.
@@ -154,9 +163,11 @@ def _open_source(path: Path, title: str) -> PixelSource:
                 raise slide_errors.why_not(path, title, error) from error
             raise slide_errors.damaged(title, beside=_companions(path)) from error
     if source is not None and not _is_better_read_by_tifffile(source):
-        return source
+        return _choosing(source, recipe, title)
     try:
-        return open_tiff(path)
+        return open_tiff(path, recipe)
+    except RecipeError as error:
+        raise InputError(f"{title} {error}") from error
     except SlideError as error:
         raise SlideError(
             error.reason, str(error).replace(path.name, title, 1)
@@ -165,8 +176,20 @@ def _open_source(path: Path, title: str) -> PixelSource:
     except Exception as error:
         if source is not None:
             _log.debug("%s stays with openslide: %s", path, error)
-            return source
+            return _choosing(source, recipe, title)
         raise slide_errors.why_not(path, title, refused or error) from error
+
+
+def _choosing(
+    source: OpenSlideSource, recipe: str | None, title: str
+) -> OpenSlideSource:
+    if recipe is not None:
+        try:
+            source.choose(recipe)
+        except RecipeError as error:
+            source.close()
+            raise InputError(f"{title} {error}") from error
+    return source
 
 
 def _reading_error(path: Path) -> OSError | None:

@@ -12,6 +12,8 @@ import openslide
 import tifffile
 from PIL import Image
 
+from spt_core.slides.channels import pick
+from spt_core.slides.recipe import RGB_RECIPE, picture_channels
 from spt_core.slides.source import Pixels, UnreadableRegionError
 from spt_core.slides.tiff_tiles import MissingTileError, TiffTiles, cut_short
 from spt_core.slides.tile_cache import TileCache
@@ -29,6 +31,8 @@ class OpenSlideSource:
     """One openslide handle with a bounded cache, safe to read from many threads."""
 
     reader = "openslide"
+
+    scaling: str | None = None
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -51,6 +55,8 @@ class OpenSlideSource:
             properties.get(openslide.PROPERTY_NAME_OBJECTIVE_POWER)
         )
         self.notes: list[str] = []
+        self.recipe = RGB_RECIPE
+        self._chosen: tuple[int, ...] = ()
         self._background: tuple[int, int, int] | None = None
         self._tiff: tifffile.TiffFile | None = None
         self._tiles: dict[int, TiffTiles] = {}
@@ -68,7 +74,16 @@ class OpenSlideSource:
         except openslide.OpenSlideUnsupportedFormatError:
             return None
 
+    def choose(self, recipe: str) -> None:
+        """Take some of red, green and blue for all three, before anything is read."""
+        self._chosen = picture_channels(recipe)
+        self.recipe = recipe
+
     def read(self, level: int, x: int, y: int, w: int, h: int) -> Pixels:
+        rgb = self._read(level, x, y, w, h)
+        return pick(rgb, self._chosen) if self._chosen else rgb
+
+    def _read(self, level: int, x: int, y: int, w: int, h: int) -> Pixels:
         tiles = self._tiles.get(level)
         if tiles is not None:
             try:

@@ -5,6 +5,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
@@ -57,6 +58,7 @@ class Slide:
         source: PixelSource,
         *,
         mpp: float | None = None,
+        channels: str | None = None,
         title: str | None = None,
         release: "Callable[[Slide, PixelSource], None] | None" = None,
     ) -> None:
@@ -73,14 +75,16 @@ class Slide:
         self._source = source
         self._asked_mpp = mpp
         self._release = release
-        self._token = _file_token(source.path)
+        self._asked_channels = channels
+        self._token = _file_token(source.path, channels)
         self._made = TileCache(_MADE_CACHE_BYTES)
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         from spt_core.slides.opening import open_slide
 
-        again = partial(open_slide, title=self.title)
+        asked = self._asked_channels
+        again = partial(open_slide, title=self.title, channels=asked)
         return again, (self.path, self._asked_mpp)
 
     def __repr__(self) -> str:
@@ -114,6 +118,16 @@ class Slide:
     def reader(self) -> str:
         """The library that reads the file."""
         return self._source.reader
+
+    @property
+    def recipe(self) -> str:
+        """What its red, green and blue are made of; see ``spt_core.slides.recipe``."""
+        return self._source.recipe
+
+    @property
+    def scaling(self) -> str | None:
+        """Which of its numbers are black and full brightness; None for a picture."""
+        return self._source.scaling
 
     @property
     def objective_power(self) -> float | None:
@@ -200,9 +214,14 @@ class Slide:
     def fingerprint(self) -> str:
         """A hash of the slide's size and of pixels from all over it.
 
-        It recognises the slide under another name or in another folder, and says
-        nothing about the patient.
+        It recognises the slide under another name or in another folder, whatever
+        channels are asked for, and says nothing about the patient.
         """
+        if self._asked_channels is not None:
+            from spt_core.slides.opening import open_slide
+
+            with closing(open_slide(self.path, title=self.title)) as as_it_is:
+                return as_it_is.fingerprint
         digest = hashlib.sha256(repr(self._source.level_dimensions).encode())
         width, height = self.dimensions
         x, y, w, h = self.bounds
@@ -368,7 +387,8 @@ def _hatch(x: int, y: int, w: int, h: int) -> Pixels:
     return np.where(stripes[..., None], [200, 60, 60], [190, 190, 190]).astype(np.uint8)
 
 
-def _file_token(path: Path) -> str:
+def _file_token(path: Path, channels: str | None) -> str:
     state = path.stat()
     text = f"{path.resolve()}|{state.st_mtime_ns}|{state.st_size}"
+    text += f"|{channels}" if channels else ""
     return hashlib.sha1(os.fsencode(text), usedforsecurity=False).hexdigest()[:16]

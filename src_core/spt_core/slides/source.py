@@ -36,6 +36,8 @@ class PixelSource(Protocol):
     """A slide file: levels of RGB pixels, read by region, from any thread.
 
     Level sizes are (width, height), largest first; the first level is level 0.
+    ``recipe`` says what its red, green and blue are, and ``scaling`` how the channels
+    of this file were stretched for it.
     """
 
     path: Path
@@ -46,6 +48,12 @@ class PixelSource(Protocol):
     bounds: tuple[int, int, int, int] | None
     objective_power: float | None
     notes: list[str]
+
+    @property
+    def recipe(self) -> str: ...
+
+    @property
+    def scaling(self) -> str | None: ...
 
     def read(self, level: int, x: int, y: int, w: int, h: int) -> Pixels:
         """Read ``(h, w, 3)`` uint8; x, y in that level's pixels, all inside it.

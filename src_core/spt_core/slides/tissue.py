@@ -5,7 +5,8 @@ drift across the slide, but its texture is that of the scanner's noise, while ti
 structure at every scale. So the glass is found first, by its smoothness; its colour and
 noise are measured where it is; and tissue is what is both rougher than the glass and
 stained against the glass around it. On a dark slide (fluorescence, Raman) tissue is
-what is brighter than the darkest part.
+what is brighter than the darkest part. A picture is dark by its brightness; channels
+are stretched to any brightness, and dark where what is smooth is darker than the rest.
 """
 
 import numpy as np
@@ -54,11 +55,11 @@ def find_tissue(slide: Slide) -> Tissue:
             f"{overview.unreadable.mean():.1%} of the slide cannot be decoded and is "
             "taken for empty."
         )
-    mask = tissue_mask(overview)
+    mask = tissue_mask(overview, has_channels=slide.scaling is not None)
     return Tissue(mask, overview.l0_scale_xy, tuple(notes))
 
 
-def tissue_mask(overview: Overview) -> Mask:
+def tissue_mask(overview: Overview, *, has_channels: bool = False) -> Mask:
     """Find the tissue in an overview of a slide, (h, w)."""
     rgb, um_pixel = overview.rgb, overview.um_pixel
     readable = ~overview.unreadable
@@ -67,10 +68,11 @@ def tissue_mask(overview: Overview) -> Mask:
         return scanned
     bright = brightest(rgb)
     # Much black padding does not make a slide dark: only what was scanned counts.
-    if (
+    is_dark = bool(
         np.percentile(bright[readable], 75) < _DARK
         and np.percentile(darkest(rgb)[scanned], 75) < 1.5 * _DARK
-    ):
+    )
+    if is_dark or (has_channels and _is_smooth_dark(bright, scanned)):
         return _tidy(_on_dark(bright, readable, um_pixel), um_pixel) & readable
     found = _on_glass(rgb, scanned, um_pixel)
     if found is None and overview.padding.any():
@@ -252,10 +254,22 @@ def _inside(parts: Mask, tissue: Mask) -> Mask:
     return inside[labels] & parts
 
 
+def _is_smooth_dark(bright: NDArray[np.uint8], scanned: Mask) -> bool:
+    """Whether the smoothest tenth is darker than the roughest."""
+    rough = _roughness(_evened(bright), scanned)[scanned]
+    low, high = np.percentile(rough, (10, 90))
+    values = bright[scanned]
+    return bool(np.median(values[rough <= low]) < np.median(values[rough >= high]))
+
+
+def _evened(bright: NDArray[np.uint8]) -> Floats:
+    """The square root, which evens out the noise of counted light."""
+    return np.sqrt(bright.astype(np.float32))
+
+
 def _on_dark(bright: NDArray[np.uint8], known: Mask, um_pixel: float) -> Mask:
     """Find what glows more than the empty part of a dark slide."""
-    # The square root evens out the noise of counted light.
-    rough = _roughness(np.sqrt(bright.astype(np.float32)), known)
+    rough = _roughness(_evened(bright), known)
     glow = np.log1p(_blur(bright.astype(np.float32), max(1.0, 4 / um_pixel)))
     threshold, _ = _split(glow[known])
     # Bright nuclei may have hidden that the rest is tissue and emptiness.

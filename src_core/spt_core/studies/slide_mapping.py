@@ -145,7 +145,7 @@ def _key(cohort: Cohort, fingerprints: list[str], how: str) -> str:
     lines += [
         f"{fingerprint} {slide.source.shape} {slide.source.dtype} "
         f"{slide.facts.encoder_sha256 or slide.facts.encoder} {slide.facts.mpp} "
-        f"{slide.facts.patch_size} {slide.facts.stain} "
+        f"{slide.facts.patch_size} {slide.facts.stain} {slide.facts.channels} "
         f"{hashlib.sha256(slide.p.tobytes()).hexdigest()}"
         for slide, fingerprint in zip(cohort, fingerprints, strict=True)
     ]

@@ -14,9 +14,10 @@ from spt_core.learning.cohort import feature_files
 from spt_core.patches.encoder_card import EncoderCard, read_encoder_card
 from spt_core.patches.folder import find_slides
 from spt_core.patches.store import stored_file
-from spt_core.slides import open_slide
+from spt_core.slides import Slide, open_slide
 from spt_core.slides.grid import lay_grid, patch_step
 from spt_core.slides.names import slide_name
+from spt_core.slides.recipe import asked_recipe
 from spt_core.slides.tissue import find_tissue
 from spt_core.studies.study_check_labels import label_findings
 from spt_core.studies.study_finding import (
@@ -172,7 +173,7 @@ class StudySlides:
     def _open(self, path: Path, total: int) -> str:
         """Why a slide cannot be opened; "" where it can."""
         try:
-            slide = open_slide(path, self._stated_mpp(path))
+            slide = self._slide(path)
             try:
                 problem = ""
                 try:
@@ -194,6 +195,10 @@ class StudySlides:
             if self.each is not None:
                 self.each(len(self.opened), total)
         return ""
+
+    def _slide(self, path: Path) -> Slide:
+        channels = self.settings.encode.channels
+        return open_slide(path, self._stated_mpp(path), channels=channels)
 
     def _stated_mpp(self, path: Path) -> float | None:
         row = self.labels.by_slide.get(slide_name(path)) if self.labels else None
@@ -296,6 +301,7 @@ class StudySlides:
             mpp=mpp,
             patch_size=size,
             stain=self.settings.encode.stain,
+            channels=asked_recipe(self.settings.encode.channels),
         )
 
     def left(self) -> list[Path]:
@@ -351,7 +357,7 @@ class StudySlides:
         counts = []
         for path in paths:
             try:
-                slide = open_slide(path, self._stated_mpp(path))
+                slide = self._slide(path)
                 grid = lay_grid(
                     slide,
                     find_tissue(slide),
@@ -396,7 +402,7 @@ def _features(folder: Path) -> tuple[list[Finding], frozenset[str]]:
     if unlike:
         wrong.append(
             f"{_some([str(name) for name in unlike])}: of another encoder, pixel or "
-            "patch size than the rest."
+            "patch size, or of other channels, than the rest."
         )
     if wrong:
         return [

@@ -45,6 +45,7 @@ def train_encoder(
                 tables=(settings.labels,) if settings.labels else (),
                 arch=settings.patch_arch,
                 slide_mpp=settings.encode.slide_mpp,
+                channels=settings.encode.channels,
                 seed=settings.seed,
                 device=settings.device,
                 learning_rate=settings.learning_rate,

@@ -285,6 +285,8 @@ class StudySettings:
         for name in ("standardise", "site_batches"):
             if not wanted[name]:
                 del wanted[name]
+        if wanted["encode"]["channels"] is None:
+            del wanted["encode"]["channels"]
         return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
 
     def plain(self) -> dict[str, Any]:

@@ -8,7 +8,15 @@ from typing import Any
 from spt_core.errors import InputError
 from spt_core.tokens.feature_file import TokenIndex, read_index
 
-_FACTS = ("encoder", "mpp", "patch_size", "stain")
+_FACTS = {
+    "encoder": "encoder",
+    "mpp": "pixel",
+    "patch_size": "patch",
+    "stain": "stain",
+    "channels": "channels",
+}
+# What can be said of files that do not state it.
+_OPTIONS = {"encoder": "--encoder", "mpp": "--mpp", "patch_size": "--patch-size"}
 _SHOWN = 5
 
 
@@ -53,14 +61,12 @@ def feature_lines(title: str, about: dict[str, Any]) -> list[str]:
         f"{dims} numbers each",
         f"  written by    {writers or 'unknown'}",
     ]
-    for name, label in zip(_FACTS, ("encoder", "pixel", "patch", "stain"), strict=True):
+    for name, label in _FACTS.items():
         known = [value for value in about[name] if value is not None]
         said = ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in known)
         unit = {"mpp": " µm", "patch_size": " px"}.get(name, "")
         if not known:
-            option = (
-                f" (--{name.replace('_', '-')} gives it)" if name != "stain" else ""
-            )
+            option = f" ({_OPTIONS[name]} gives it)" if name in _OPTIONS else ""
             lines.append(f"  {label:<13} not stated{option}")
         else:
             guess = ", guessed" if name in about["assumed"] else ""

@@ -44,6 +44,8 @@ _TEXTS = (
     layout.ENCODER_SHA256,
     layout.STAIN,
     layout.STAIN_DONE,
+    layout.CHANNELS,
+    layout.CHANNELS_DONE,
     layout.SLIDE_FINGERPRINT,
     layout.SCANNER,
     layout.SPT_VERSION,

@@ -20,6 +20,10 @@ class TokenFacts:
     stain_done
         What was done to this slide where ``stain`` was asked for: the same, or
         ``none`` and why.
+    channels
+        What the encoder saw as red, green and blue; see ``spt_core.slides.recipe``.
+    channels_done
+        Which numbers of this slide's channels are black and full brightness there.
     l0_patch_xy
         Level-0 pixels (x, y) that a patch covers.
     l0_step_xy
@@ -53,6 +57,8 @@ class TokenFacts:
     patch_um: float | None = None
     stain: str | None = None
     stain_done: str | None = None
+    channels: str | None = None
+    channels_done: str | None = None
     l0_patch_xy: tuple[int, int] | None = None
     l0_step_xy: tuple[int, int] | None = None
     l0_size_xy: tuple[int, int] | None = None
@@ -72,7 +78,7 @@ class TokenFacts:
     def differences(self, other: "TokenFacts") -> dict[str, tuple[object, object]]:
         """Facts that both state differently and that one model needs to be the same."""
         differ: dict[str, tuple[object, object]] = {}
-        for name in ("encoder", "encoder_sha256", "patch_size", "stain"):
+        for name in ("encoder", "encoder_sha256", "patch_size", "stain", "channels"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine is not None and theirs is not None and mine != theirs:
                 differ[name] = (mine, theirs)

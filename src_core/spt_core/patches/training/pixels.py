@@ -35,6 +35,8 @@ class SlideTissue:
         Rows of the grid.
     slide_mpp
         By which the slide is opened, where its file does not state it.
+    channels
+        What is asked for as red, green and blue.
     um
         Micrometres per pixel of the patches as they are kept.
     """
@@ -43,6 +45,7 @@ class SlideTissue:
     grid: PatchGrid
     order: NDArray[np.int64]
     slide_mpp: float | None
+    channels: str | None
     um: float
     fingerprint: str
 
@@ -76,19 +79,22 @@ def find_slide_tissue(
 ) -> SlideTissue:
     """Lay a grid over a slide's tissue, and draw the order of its patches."""
     slide_mpp = origin.mpp or settings.slide_mpp
-    slide = open_slide(origin.path, slide_mpp)
+    slide = open_slide(origin.path, slide_mpp, channels=settings.channels)
     side = round(ROOM * (settings.view_size or 1))
     mpp = settings.mpp or 1.0
     grid = lay_grid(slide, find_tissue(slide), patch_size=side, target_mpp=mpp)
     if len(grid) == 0:
         raise InputError("no tissue was found on it")
     order = rng.permutation(len(grid)).astype(np.int64)
-    return SlideTissue(origin, grid, order, slide_mpp, mpp, slide.fingerprint)
+    return SlideTissue(
+        origin, grid, order, slide_mpp, settings.channels, mpp, slide.fingerprint
+    )
 
 
 def read_slide_patches(tissue: SlideTissue, rows: Sequence[int]) -> list[Pixels | None]:
     """Patches at some rows of the grid; None for those that cannot be read."""
-    slide = open_slide(tissue.origin.path, tissue.slide_mpp)
+    path, mpp = tissue.origin.path, tissue.slide_mpp
+    slide = open_slide(path, mpp, channels=tissue.channels)
     grid, side = tissue.grid, tissue.grid.patch_size
     shape = (side, side)
     if grid.is_whole:

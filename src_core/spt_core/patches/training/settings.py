@@ -10,6 +10,7 @@ import yaml
 from spt_core.errors import InputError
 from spt_core.hints import Device, Hint, check
 from spt_core.patches.training.augmentation_settings import Augmentation
+from spt_core.slides.recipe import asked_recipe
 from spt_core.training.config_file import read_config, settings_of_file
 from spt_core.training.options import (
     HEADS,
@@ -129,6 +130,15 @@ class PatchTrainSettings:
             unit="µm",
             digits=4,
             metavar="UM",
+        ),
+    ] = None
+    channels: Annotated[
+        str | None,
+        Hint(
+            "what is seen as red, green and blue: one to three channels by "
+            "name or number, as DAPI,FITC,TRITC, or srh, stimulated Raman histology",
+            automatic="all channels in their colours",
+            metavar="CHANNELS",
         ),
     ] = None
     patches_per_slide: Annotated[
@@ -285,6 +295,7 @@ class PatchTrainSettings:
                 "or blend."
             )
         check(self, *conflicts)
+        asked_recipe(self.channels)
 
     def resolved(self, patch_size: int, mpp: float) -> "PatchTrainSettings":
         """The same with every None decided, for the architecture's own patches."""

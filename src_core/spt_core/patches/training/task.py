@@ -172,9 +172,10 @@ class PatchTrainingTask:
         patients = source.patients(epoch)
         key = self.run.patient_key() if patients else b""
         kept: tuple[str, ...] = (
-            "patch_size", "mpp", "view_size", "views", "freeze", "statistics", "stay",
-            "blend", "batch_size", "learning_rate", "weight_decay", "epochs",
-            "temperature", "head", "refresh", "seed", "augmentation",
+            "patch_size", "mpp", "channels", "view_size", "views", "freeze",
+            "statistics", "stay", "blend", "batch_size", "learning_rate",
+            "weight_decay", "epochs", "temperature", "head", "refresh", "seed",
+            "augmentation",
         )  # fmt: skip
         if settings.method == "hidisc":
             kept = (*kept, "group", "level_weights")
