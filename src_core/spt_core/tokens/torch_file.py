@@ -119,8 +119,11 @@ class _Reader(pickle._Unpickler):
     things as the file claims.
     """
 
+    stack: list[Any]
+    pop_mark: Any
+
     # Sets and old-style tables would hash whatever the file nests.
-    dispatch: ClassVar = {
+    dispatch: ClassVar[dict[int, Any]] = {
         code: load
         for code, load in pickle._Unpickler.dispatch.items()
         if bytes([code]) not in _NOT_DATA
