@@ -29,6 +29,7 @@ from typing import Any, Protocol
 
 import torch
 
+from spt_core.csv_files import write_lines
 from spt_core.errors import InputError
 from spt_core.files import held_by_one, written_whole
 from spt_core.patients_key import KEY_FILE, new_key, read_key, write_key
@@ -202,11 +203,13 @@ class RunFolder:
         """Add a row; the first one's names become the header."""
         columns = self._metrics_columns()
         with self.metrics.open("a", newline="", encoding="utf-8") as file:
-            # A run that was begun by an older version lacks columns.
-            writer = csv.DictWriter(file, columns or list(row), extrasaction="ignore")
             if not columns:
-                writer.writeheader()
-            writer.writerow(row)
+                columns = list(row)
+                write_lines(file, [columns])
+            # A run that was begun by an older version lacks columns. As text, a loss
+            # that is no number is written too.
+            found = [row.get(name) for name in columns]
+            write_lines(file, [["" if one is None else str(one) for one in found]])
 
     def _metrics_columns(self) -> list[str]:
         if not self.metrics.exists():
