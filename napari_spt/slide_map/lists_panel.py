@@ -1,6 +1,5 @@
 """Three lists of slides: nearest to the open one, unusual ones, and those chosen."""
 
-import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +27,7 @@ from napari_spt.slide_map.words import (
     nearest_words,
     unusual_words,
 )
+from spt_core.csv_files import write_lines
 from spt_core.files import written_whole
 from spt_core.insight.slide_map import MapOfSlides
 from spt_core.tokens import Labels
@@ -122,8 +122,8 @@ class ListsPanel(QWidget):
             return ""
         named = self.named.isChecked()
         file = io.StringIO()
-        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-        writer.writerows(chosen_table(self._rows, self._map, self._labels, named=named))
+        table = chosen_table(self._rows, self._map, self._labels, named=named)
+        write_lines(file, table, delimiter=delimiter)
         return file.getvalue()
 
     def _copy(self) -> None:

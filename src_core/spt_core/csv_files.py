@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from spt_core.files import written_whole
 
 # Spreadsheets take what begins with one of these as a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def csv_cell(value: Any) -> Any:
@@ -30,12 +30,19 @@ def _is_number(text: str) -> bool:
     return True
 
 
+def write_lines(
+    file: TextIO, rows: Iterable[Sequence[Any]], *, delimiter: str = ","
+) -> None:
+    """Write rows to an open file: the one place where CSV is written."""
+    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+    for row in rows:
+        writer.writerow([csv_cell(cell) for cell in row])
+
+
 def write_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
     """Write rows to an open place, every cell made safe for spreadsheets."""
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        for row in rows:
-            writer.writerow([csv_cell(cell) for cell in row])
+        write_lines(file, rows)
 
 
 def write_csv(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

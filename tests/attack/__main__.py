@@ -1,6 +1,6 @@
 """``make attack``: every mutator at length, and a table of how the cases ended.
 
-``python -m tests.attack [SCALE] [KIND ...]``: SCALE 1 is 3,200 cases.
+``python -m tests.attack [SCALE] [KIND ...]``: SCALE 1 is 3,800 cases.
 """
 
 import sys
@@ -13,6 +13,7 @@ from spt_core import proving
 from tests.attack import (
     engine_lines,
     feature_files,
+    foreign_files,
     forks,
     label_tables,
     model_files,
@@ -26,6 +27,10 @@ from tests.made_slides import picture, write_ome_zarr, write_svs, write_tiff
 def feature_cases(folder, count):
     good = feature_files.good_file(folder / "good.h5")
     return feature_files.cases(good, folder, 11, count)
+
+
+def foreign_cases(folder, count):
+    return foreign_files.cases(folder, 18, count)
 
 
 def model_cases(folder, count):
@@ -86,6 +91,7 @@ def run_cases(folder, count):
 # kind: its cases, and how many of them
 KINDS = {
     "features": (feature_cases, 700),
+    "foreign": (foreign_cases, 600),
     "models": (model_cases, 500),
     "encoders": (encoder_cases, 300),
     "labels": (label_cases, 700),

@@ -7,7 +7,7 @@ import pytest
 
 from spt_core.cli import main
 from spt_core.learning.cohort import open_cohort
-from tests.attack import forks
+from tests.attack import foreign_files, forks
 from tests.attack.feature_files import cases, good_file
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks and limits")
@@ -20,6 +20,19 @@ def test_every_bad_feature_file_is_a_sentence(tmp_path):
         table.add("features", name, *forks.run(case))
     assert not table.failed, str(table)
     assert table.counts["features"]["sentence"] > 30
+
+
+def test_every_bad_file_of_another_tool_is_a_sentence(tmp_path):
+    table = forks.Table()
+    for name, case in foreign_files.cases(tmp_path, seed=2, count=80):
+        table.add("foreign", name, *forks.run(case))
+    assert not table.failed, str(table)
+    assert table.counts["foreign"]["sentence"] > 40
+
+
+def test_the_good_files_of_other_tools_are_read(tmp_path):
+    for form, path in foreign_files.good_files(tmp_path / "good").items():
+        assert foreign_files.read(path), form
 
 
 def test_a_folder_goes_on_without_its_bad_files(tmp_path, capsys):

@@ -26,11 +26,13 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
 
+    from spt_core import proving
     from spt_core.engine.channel import Channel
     from spt_core.engine.parent import watch_parent
     from spt_core.engine.protocol import VERSION, Starting
     from spt_core.engine.serving import Server
 
+    proving.switch_on()  # a slide must not take the engine down
     channel = Channel.on_standard_streams(args.folder)
     # It may come to the window too, which then removes nothing.
     signal.signal(signal.SIGTERM, lambda *_: _terminated(channel))

@@ -21,7 +21,7 @@ from spt_core.events import LeftOut, Note
 from spt_core.learning.standardising import TokenScale
 from spt_core.tokens import Labels, TokenFacts, layout, read_index
 from spt_core.tokens.finding import features_in
-from spt_core.tokens.foreign import is_lazyslide
+from spt_core.tokens.lazyslide import is_lazyslide
 from spt_core.tokens.rows import RowSource
 
 IN_MEMORY_BYTES = 3 * 2**28

@@ -1,6 +1,5 @@
 """A cohort of sample slides: patients, sites and tumours."""
 
-import csv
 from collections.abc import Generator
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -8,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from spt_core.csv_files import write_csv
 from spt_core.errors import InputError
 from spt_core.events import Progress
-from spt_core.files import written_whole
 from spt_core.sample.layout import SlideSpec, plan
 from spt_core.sample.slide_file import painters, write_slide
 from spt_core.sample.stain import Site, batch_of, make_site
@@ -172,11 +171,6 @@ def write_sample_cohort(
                     event.rate,
                     f"{case.slide} ({number + 1} of {len(cases)})",
                 )
-    with (
-        written_whole(known) as temporary,
-        temporary.open("w", newline="", encoding="utf-8") as file,
-    ):
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(("slide", "label", "patient", "site"))
-        table.writerows((c.slide, c.label, c.patient, c.site) for c in cases)
+    head = ("slide", "label", "patient", "site")
+    write_csv(known, head, ((c.slide, c.label, c.patient, c.site) for c in cases))
     return paths

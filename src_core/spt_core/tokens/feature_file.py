@@ -16,13 +16,17 @@ from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.tokens import foreign, layout
 from spt_core.tokens.lattice import cells_of, likely_step
+from spt_core.tokens.lazyslide import is_lazyslide, read_lazyslide
 from spt_core.tokens.rows import RowSource, locate_rows
 from spt_core.tokens.schema import (
     check_attributes,
     check_datasets,
+    check_facts,
     check_lattice,
+    check_matrix,
     check_places,
-    is_short,
+    short_attributes,
+    text_of,
 )
 from spt_core.tokens.tokens import TokenFacts, Tokens
 
@@ -65,7 +69,8 @@ def read_tokens(
     )
     try:
         x = index.rows.read_all()
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    # Whatever HDF5, zarr and their codecs raise, by where the file is wrong.
+    except Exception as error:
         raise InputError(
             f"{title or Path(path).name}: its features cannot be read ({error}). "
             "Encode this slide again."
@@ -93,11 +98,11 @@ def read_index(
     path = Path(path)
     name = title or path.name
     given = {"encoder": encoder, "mpp": mpp, "patch_size": patch_size}
-    if path.suffix == foreign.PT:
-        return _of_foreign(foreign.read_pt(path), given)
-    if foreign.is_lazyslide(path):
-        return _of_foreign(foreign.read_lazyslide(path), given)
     try:
+        if path.suffix == foreign.PT:
+            return _of_foreign(name, foreign.read_pt(path), given)
+        if is_lazyslide(path):
+            return _of_foreign(name, read_lazyslide(path), given)
         with h5py.File(path, "r") as file:
             if (
                 layout.FEATURES.encode() not in file.id
@@ -105,12 +110,12 @@ def read_index(
             ):
                 other = foreign.read_other_h5(path, file)
                 if other is not None:
-                    return _of_foreign(other, given)
+                    return _of_foreign(name, other, given)
             _check_layout(name, file)
             check_datasets(name, file)
             # By h5py's lower layer: opening ten thousand slides takes a third as long.
             coords = h5py.h5d.open(file.id, layout.COORDS.encode())
-            attributes = {**_attributes(coords), **_attributes(file.id)}
+            attributes = {**short_attributes(coords), **short_attributes(file.id)}
             l0_xy, g_rc = _pairs(name, layout.COORDS, coords), None
             if layout.GRID.encode() in file.id:
                 grid = h5py.h5d.open(file.id, layout.GRID.encode())
@@ -120,14 +125,12 @@ def read_index(
         raise InputError(f"There is no feature file {title or path}.") from error
     except InputError:
         raise
-    # Whatever h5py raises, by where the file is wrong.
+    # Whatever h5py and zarr raise, by where the file is wrong.
     except Exception as error:
         raise InputError(
             f"{name} cannot be read as a feature file ({error}). If a run that "
             "wrote it was stopped, encode this slide again."
         ) from error
-    # TRIDENT writes what it does not know as a word.
-    attributes = {k: v for k, v in attributes.items() if text_of(v) != "None"}
     check_attributes(name, attributes)
     if rows.shape[0] != len(l0_xy) or (g_rc is not None and len(g_rc) != len(l0_xy)):
         raise InputError(
@@ -147,9 +150,21 @@ def read_index(
     return TokenIndex(p, l0_xy, facts, rows)
 
 
-def _of_foreign(other: foreign.ForeignFile, given: dict[str, Any]) -> TokenIndex:
+def _of_foreign(
+    name: str, other: foreign.ForeignFile, given: dict[str, Any]
+) -> TokenIndex:
+    """Another tool's file, by the same rules as our own."""
+    check_matrix(name, other.rows.shape, other.rows.dtype)
+    if len(other.l0_xy) != other.rows.shape[0]:
+        raise InputError(
+            f"{name} holds {other.rows.shape[0]} features but {len(other.l0_xy)} "
+            "coordinates."
+        )
+    check_places(name, layout.COORDS, other.l0_xy)
+    check_facts(name, other.facts)
     facts = _complete(_with_folder(other), **given)
     p, off = other.cells()
+    check_lattice(name, p)
     return TokenIndex(p, other.l0_xy, replace(facts, off_lattice=off), other.rows)
 
 
@@ -245,9 +260,6 @@ def _check_layout(name: str, file: h5py.File) -> None:
             "feature file holds 'features' (n, d) and 'coords' (n, 2), as TRIDENT, "
             "CLAM and 'spt encode' write them."
         )
-    shape = h5py.h5d.open(file.id, layout.FEATURES.encode()).shape
-    if not (len(shape) == 2 or (len(shape) == 3 and shape[0] == 1)):
-        raise InputError(f"{name}: 'features' is {shape}, not (n, d).")
 
 
 def _pairs(name: str, what: str, dataset: h5py.h5d.DatasetID) -> NDArray[np.int64]:
@@ -257,17 +269,6 @@ def _pairs(name: str, what: str, dataset: h5py.h5d.DatasetID) -> NDArray[np.int6
     values = values.reshape(-1, 2)
     check_places(name, what, values)
     return values.astype(np.int64, copy=False)
-
-
-def _attributes(place: h5py.h5d.DatasetID | h5py.h5g.GroupID) -> dict[str, Any]:
-    found = {}
-    for index in range(h5py.h5a.get_num_attrs(place)):
-        attribute = h5py.h5a.open(place, index=index)
-        if attribute.shape is not None and is_short(attribute):  # not empty
-            value = np.empty(attribute.shape, attribute.dtype)
-            attribute.read(value)
-            found[attribute.name.decode()] = value[()]
-    return found
 
 
 def _facts(path: Path, said: Mapping[str, Any], l0_xy: NDArray) -> TokenFacts:
@@ -353,12 +354,6 @@ def _facts(path: Path, said: Mapping[str, Any], l0_xy: NDArray) -> TokenFacts:
         has_positions=bool(said.get(layout.HAS_POSITIONS, True)),
         assumed=tuple(assumed),
     )
-
-
-def text_of(value: Any) -> str | None:
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return None if value is None else str(value)
 
 
 def _folder_facts(path: Path) -> dict[str, str]:

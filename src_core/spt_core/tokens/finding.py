@@ -4,7 +4,8 @@ from pathlib import Path
 
 from spt_core.errors import InputError
 from spt_core.tokens import layout
-from spt_core.tokens.foreign import PT, is_lazyslide
+from spt_core.tokens.foreign import PT
+from spt_core.tokens.lazyslide import is_lazyslide
 
 # Where other tools keep features inside the folder that a user would name.
 _INSIDE = ("h5_files", "pt_files")

@@ -1,10 +1,12 @@
 """Feature files that other tools write in a form of their own.
 
-STAMP's HDF5, ``.pt`` of CLAM, Slideflow and the SPT paper's group, and LazySlide's
-tables. TRIDENT's and CLAM's HDF5 is the form of our own files.
+STAMP's HDF5, and ``.pt`` of CLAM, Slideflow and the SPT paper's group. TRIDENT's and
+CLAM's HDF5 is the form of our own files.
 """
 
 import json
+import math
+import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +18,24 @@ from numpy.typing import NDArray
 from spt_core.errors import InputError
 from spt_core.tokens import layout
 from spt_core.tokens.lattice import cells_of, likely_step
-from spt_core.tokens.rows import RowSource, ZarrRows, locate_rows
+from spt_core.tokens.rows import RowSource, locate_rows
+from spt_core.tokens.schema import (
+    check_attributes,
+    check_datasets,
+    check_matrix,
+    check_places,
+    check_size,
+    short_attributes,
+    text_of,
+)
 from spt_core.tokens.tokens import TokenFacts
 from spt_core.tokens.torch_file import StoredTensor, read_torch_file
 
-PT, ZARR = ".pt", ".zarr"
-TABLES = "tables"
+PT = ".pt"
 STAMP_FEATURES = "feats"
 # The oldest of STAMP's files: coordinates count pixels of tiles of 224 on 256 µm.
 _OLD_STAMP_PX, _OLD_STAMP_UM = 224, 256.0
+_LONGEST_CONFIG = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,18 +57,12 @@ class ForeignFile:
         return cells_of(self.l0_xy, self.facts.l0_step_xy or (1, 1))
 
 
-def is_lazyslide(path: Path) -> bool:
-    return path.is_dir() and (
-        (path.name.endswith(ZARR) and (path / TABLES).is_dir())
-        or (path.parent.name == TABLES and path.parent.parent.name.endswith(ZARR))
-    )
-
-
 def read_other_h5(path: Path, file: h5py.File) -> ForeignFile | None:
     """HDF5 in another form than TRIDENT's, CLAM's and ours; None where it is theirs."""
     if STAMP_FEATURES in file and layout.COORDS in file:
         return read_stamp(path, file)
     if layout.FEATURES in file and layout.COORDS not in file:
+        check_datasets(path.name, file)
         rows = locate_rows(path, file[layout.FEATURES])
         name = path.name.removesuffix(layout.ENDING)
         coords, facts = coordinates_beside(path, name, rows.shape[0])
@@ -89,13 +94,16 @@ def read_pt(path: Path) -> ForeignFile:
 
 def read_stamp(path: Path, file: h5py.File) -> ForeignFile:
     """STAMP's three generations, and the files that look like them and hold pixels."""
-    attributes = dict(file.attrs)
+    check_datasets(path.name, file, STAMP_FEATURES)
+    attributes = short_attributes(file.id)
+    check_attributes(path.name, attributes)
     rows = locate_rows(path, file[STAMP_FEATURES])
     coords = np.asarray(file[layout.COORDS][:], float).reshape(-1, 2)
+    check_places(path.name, layout.COORDS, coords)
     name = path.name.removesuffix(layout.ENDING)
     stride = likely_step(np.rint(coords).astype(np.int64))[0] if len(coords) else 0
     tile_um, tile_px = attributes.get("tile_size_um"), attributes.get("tile_size_px")
-    unit = _text(attributes.get("unit", ""))
+    unit = text_of(attributes.get("unit"))
     if tile_um is None and "tile_size" in attributes:
         tile_um = attributes["tile_size"]
     if tile_um is None and unit not in ("um", "µm"):
@@ -120,7 +128,7 @@ def _from_um(
     side_um = float(np.ravel(tile_um)[0]) if tile_um is not None else 256.0
     side_px = round(float(np.ravel(tile_px)[0])) if tile_px is not None else 224
     mpp = side_um / side_px
-    extractor = _text(attributes.get("extractor", "")) or None
+    extractor = text_of(attributes.get("extractor")) or None
     facts = TokenFacts(
         name=name,
         encoder=extractor,
@@ -133,46 +141,6 @@ def _from_um(
         source="STAMP",
     )
     return np.rint(um_xy / mpp).astype(np.int64), facts
-
-
-def read_lazyslide(path: Path) -> ForeignFile:
-    """A table of LazySlide's SpatialData, by zarr alone."""
-    import zarr
-
-    if path.parent.name == TABLES:
-        table, slide = path, path.parent.parent
-    else:
-        tables = sorted(p for p in (path / TABLES).iterdir() if (p / "X").exists())
-        tiles = [p for p in tables if p.name.endswith("_tiles")] or tables
-        if len(tiles) != 1:
-            names = ", ".join(p.name for p in tiles) or "none"
-            raise InputError(
-                f"{path.name} holds these tables of features: {names}. Give the one "
-                f"that you mean, such as {path.name}/{TABLES}/NAME."
-            )
-        table, slide = tiles[0], path
-    try:
-        group = zarr.open_group(table, mode="r")
-        x = group["X"]
-        if not isinstance(x, zarr.Array) or x.ndim != 2:
-            raise ValueError("X is not a matrix")
-        spatial = group["obsm/spatial"][:] if "obsm/spatial" in group else None
-    except (KeyError, ValueError, OSError) as error:
-        raise InputError(f"{table} cannot be read as features ({error}).") from error
-    count, dim = x.shape
-    rows = ZarrRows(table / "X", (count, dim), np.dtype(x.dtype))
-    facts = TokenFacts(
-        name=slide.name.removesuffix(ZARR),
-        encoder=table.name.removesuffix("_tiles") or None,
-        source="LazySlide",
-        has_positions=spatial is not None,
-    )
-    l0_xy = np.zeros((count, 2), np.int64)
-    if spatial is not None:
-        l0_xy = np.rint(np.asarray(spatial, float)[:, :2]).astype(np.int64)
-        step = likely_step(l0_xy)
-        facts = replace(facts, l0_patch_xy=step, l0_step_xy=step)
-    return ForeignFile(l0_xy, facts, rows)
 
 
 def coordinates_beside(
@@ -188,18 +156,40 @@ def coordinates_beside(
                 candidate = folder / inside / file
                 if candidate == path.absolute() or not candidate.is_file():
                     continue
-                with h5py.File(candidate, "r") as opened:
-                    if layout.COORDS not in opened:
-                        continue
-                    coords = opened[layout.COORDS]
-                    if len(coords) == count:
-                        return _patches(name, coords)
+                found = _patches_in(candidate, name, count)
+                if found is not None:
+                    return found
     return None, TokenFacts(name=name)
 
 
-def _patches(name: str, coords: h5py.Dataset) -> tuple[NDArray, TokenFacts]:
-    said = dict(coords.attrs)
-    l0_xy = np.asarray(coords[:]).reshape(-1, 2).astype(np.int64)
+def _patches_in(
+    path: Path, name: str, count: int
+) -> tuple[NDArray[np.int64], TokenFacts] | None:
+    try:
+        with h5py.File(path, "r") as opened:
+            if layout.COORDS.encode() not in opened.id:
+                return None
+            check_datasets(path.name, opened, None, [layout.COORDS])
+            coords = opened[layout.COORDS]
+            said = short_attributes(coords.id)
+            check_attributes(path.name, said)
+            pairs = coords[:].reshape(-1, 2)
+    except InputError:
+        raise
+    # Whatever h5py raises, by where the file is wrong.
+    except Exception as error:
+        raise InputError(
+            f"{path} cannot be read as {name}'s patches ({error})."
+        ) from error
+    if len(pairs) != count:
+        return None
+    check_places(path.name, layout.COORDS, pairs)
+    return _patches(name, pairs.astype(np.int64), said)
+
+
+def _patches(
+    name: str, l0_xy: NDArray[np.int64], said: dict[str, Any]
+) -> tuple[NDArray[np.int64], TokenFacts]:
     trident = layout.PATCH_SIZE_L0 in said
     step = likely_step(l0_xy)
     facts = TokenFacts(name=name, source="TRIDENT" if trident else "CLAM")
@@ -226,8 +216,7 @@ def _patches(name: str, coords: h5py.Dataset) -> tuple[NDArray, TokenFacts]:
 
 
 def _of_slideflow(path: Path, name: str, rows: RowSource, index: Path) -> ForeignFile:
-    with np.load(index, allow_pickle=False) as held:
-        centres = np.asarray(held[held.files[0]], float).reshape(-1, 2)
+    centres = _centres(index)
     if len(centres) != rows.shape[0]:
         raise InputError(
             f"{path.name} holds {rows.shape[0]} features, {index.name} "
@@ -237,7 +226,7 @@ def _of_slideflow(path: Path, name: str, rows: RowSource, index: Path) -> Foreig
     for folder in list(path.absolute().parents)[:2]:
         stated = folder / "bags_config.json"
         if stated.is_file():
-            config = json.loads(stated.read_text("utf-8"))
+            config = _config(stated)
             break
     tile_px, tile_um = _number(config.get("tile_px")), _number(config.get("tile_um"))
     extractor = config.get("extractor")
@@ -259,28 +248,56 @@ def _of_slideflow(path: Path, name: str, rows: RowSource, index: Path) -> Foreig
     return ForeignFile(l0_xy, facts, rows)
 
 
+def _centres(index: Path) -> NDArray[np.float64]:
+    """The places in Slideflow's index: the first array of an .npz."""
+    try:
+        with zipfile.ZipFile(index) as archive:
+            entry = archive.infolist()[0]
+            with archive.open(entry) as held:
+                version = np.lib.format.read_magic(held)
+                read = {
+                    (1, 0): np.lib.format.read_array_header_1_0,
+                    (2, 0): np.lib.format.read_array_header_2_0,
+                }[version]
+                shape, by_columns, dtype = read(held)
+                stated = math.prod(shape) * dtype.itemsize
+                check_size(index.name, "places", shape, stated, entry.compress_size)
+                if dtype.kind not in "iuf" or shape[-1:] != (2,):
+                    raise ValueError("no pairs of numbers")
+                numbers = np.frombuffer(held.read(stated), dtype)
+    except InputError:
+        raise
+    # A zip and its header can be wrong in any way.
+    except Exception as error:
+        raise InputError(f"{index.name} cannot be read as places ({error}).") from error
+    centres = numbers.reshape(shape, order="F" if by_columns else "C").astype(float)
+    check_places(index.name, "places", centres)
+    return centres.reshape(-1, 2)
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            held = json.loads(file.read(_LONGEST_CONFIG))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is no JSON ({error}).") from error
+    return held if isinstance(held, dict) else {}
+
+
 def _of_the_group(path: Path, name: str, held: dict[str, Any]) -> ForeignFile:
     features = held.get("embeddings")
     if not isinstance(features, StoredTensor):
-        found = ", ".join(str(key) for key in held) or "nothing"
+        found = ", ".join(str(key)[:40] for key in [*held][:20]) or "nothing"
         raise InputError(
             f"{path.name} has no tensor 'embeddings' (it holds {found}). A .pt of "
             "features is a matrix, or a table with 'embeddings' and 'coords'."
         )
     rows = _rows(path, features)
     places = held.get("coords")
-    if isinstance(places, StoredTensor):
-        places = places.read()
-    elif isinstance(places, list):
-        places = [p.read() if isinstance(p, StoredTensor) else p for p in places]
     facts = TokenFacts(name=name, source="the SPT paper's group", has_positions=False)
     if places is None:
         return ForeignFile(np.zeros((rows.shape[0], 2), np.int64), facts, rows)
-    g_rc = np.asarray(places, np.int64).reshape(-1, 2)
-    if len(g_rc) != rows.shape[0]:
-        raise InputError(
-            f"{path.name} holds {rows.shape[0]} features but {len(g_rc)} coordinates."
-        )
+    g_rc = _cells(path, places, rows.shape[0])
     facts = replace(
         facts, has_positions=True, l0_step_xy=(1, 1), l0_patch_xy=(1, 1),
         assumed=("xy",),
@@ -288,15 +305,39 @@ def _of_the_group(path: Path, name: str, held: dict[str, Any]) -> ForeignFile:
     return ForeignFile(g_rc[:, ::-1].copy(), facts, rows, g_rc)
 
 
+def _cells(path: Path, places: Any, count: int) -> NDArray[np.int64]:
+    """Grid (row, col), (n, 2), of a tensor or of a list of pairs."""
+    if isinstance(places, StoredTensor):
+        pairs = places.read()
+    elif isinstance(places, list) and len(places) == count:
+        # One by one: lists that hold one another are small in a file alone.
+        pairs = np.array([_pair(place) for place in places]).reshape(-1, 2)
+    else:
+        pairs = np.zeros((len(places) if isinstance(places, list) else 0, 2))
+    if pairs.shape != (count, 2) or pairs.dtype.kind not in "iuf":
+        raise InputError(
+            f"{path.name} holds {count} features, and its 'coords' are {pairs.shape} "
+            f"instead of ({count}, 2) numbers."
+        )
+    check_places(path.name, layout.COORDS, pairs)
+    return pairs.astype(np.int64)
+
+
+def _pair(place: Any) -> tuple[float, float]:
+    """A pair of numbers; what else it may be is on no slide."""
+    if isinstance(place, StoredTensor) and place.shape == (2,):
+        place = place.read().tolist()
+    if isinstance(place, list | tuple) and len(place) == 2:
+        first, second = place
+        if isinstance(first, int | float) and isinstance(second, int | float):
+            return float(first), float(second)
+    return math.nan, math.nan
+
+
 def _rows(path: Path, tensor: StoredTensor) -> RowSource:
-    if len(tensor.shape) != 2 or tensor.dtype.kind != "f":
-        raise InputError(f"{path.name}: its features are {tensor.shape}, not (n, d).")
+    check_matrix(path.name, tensor.shape, tensor.dtype)
     shape = (tensor.shape[0], tensor.shape[1])
     return RowSource(path, shape, tensor.dtype, offset=tensor.offset)
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value or "")
 
 
 def _number(value: Any) -> float | None:

@@ -5,7 +5,7 @@ believed that needs more memory than the file itself accounts for.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import h5py
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spt_core.errors import InputError
 from spt_core.tokens import layout
+from spt_core.tokens.tokens import TokenFacts
 
 # A longer token, or farther pixel, is nobody's.
 _LONGEST_TOKEN = 2**17
@@ -38,6 +39,12 @@ _PLAUSIBLE: dict[str, tuple[float, float]] = {
     layout.OVERLAP: (0, 2**20),
     layout.L0_WIDTH: (1, _FARTHEST),
     layout.L0_HEIGHT: (1, _FARTHEST),
+    # STAMP's and CLAM's
+    "tile_size": (1e-3, 1e7),
+    "tile_size_um": (1e-3, 1e7),
+    "tile_size_px": (1, 2**20),
+    "downsample": (1e-3, 1e4),
+    "custom_downsample": (0, 1e4),
 }
 _TEXTS = (
     layout.ENCODER,
@@ -52,12 +59,18 @@ _TEXTS = (
 )
 
 
-def check_datasets(name: str, file: h5py.File) -> None:
+def check_datasets(
+    name: str,
+    file: h5py.File,
+    features: str | None = layout.FEATURES,
+    places: Sequence[str] = (layout.COORDS, layout.GRID),
+) -> None:
     """Refuse a file whose datasets are not its own, or not of the right kind."""
-    for one in (layout.FEATURES, layout.COORDS, layout.GRID):
-        key = one.encode()
-        if key not in file.id:
+    places = [one for one in places if one.encode() in file.id]
+    for one in (features, *places):
+        if one is None:
             continue
+        key = one.encode()
         if file.id.links.get_info(key).type != h5py.h5l.TYPE_HARD:
             raise InputError(f"{name}: '{one}' is a link. {_USE_A_WHOLE_FILE}")
         if file.get(one, getclass=True) is not h5py.Dataset:
@@ -69,15 +82,20 @@ def check_datasets(name: str, file: h5py.File) -> None:
             raise InputError(
                 f"{name}: '{one}' lies in another file. {_USE_A_WHOLE_FILE}"
             )
-        _check_size(name, one, dataset)
-    features = h5py.h5d.open(file.id, layout.FEATURES.encode())
-    if features.dtype.kind != "f" or features.dtype.itemsize not in (2, 4, 8):
-        raise InputError(f"{name}: 'features' are not floating-point numbers.")
-    if not 0 < features.shape[-1] <= _LONGEST_TOKEN:
-        raise InputError(f"{name}: tokens of {features.shape[-1]} numbers are none.")
-    for one in (layout.COORDS, layout.GRID):
-        if one.encode() not in file.id:
-            continue
+        check_size(
+            name,
+            one,
+            dataset.shape,
+            math.prod(dataset.shape) * dataset.dtype.itemsize,
+            dataset.get_storage_size(),
+        )
+    if features is not None:
+        matrix = h5py.h5d.open(file.id, features.encode())
+        shape = matrix.shape
+        if len(shape) == 3 and shape[0] == 1:
+            shape = shape[1:]
+        check_matrix(name, shape, matrix.dtype, features)
+    for one in places:
         pairs = h5py.h5d.open(file.id, one.encode())
         if pairs.dtype.kind not in "iuf":
             raise InputError(f"{name}: '{one}' are not numbers.")
@@ -85,16 +103,28 @@ def check_datasets(name: str, file: h5py.File) -> None:
             raise InputError(f"{name}: '{one}' is {pairs.shape}, not (n, 2).")
 
 
+def check_matrix(
+    name: str, shape: Sequence[int], dtype: np.dtype, what: str = layout.FEATURES
+) -> None:
+    """Refuse features that are no matrix (n, d) of floating-point numbers."""
+    if len(shape) != 2:
+        raise InputError(f"{name}: '{what}' is {tuple(shape)}, not (n, d).")
+    if dtype.kind != "f" or dtype.itemsize not in (2, 4, 8):
+        raise InputError(f"{name}: '{what}' are not floating-point numbers.")
+    if not 0 < shape[1] <= _LONGEST_TOKEN:
+        raise InputError(f"{name}: tokens of {shape[1]} numbers are none.")
+
+
 _USE_A_WHOLE_FILE = "Use a file that holds its numbers itself."
 
 
-def _check_size(name: str, one: str, dataset: h5py.h5d.DatasetID) -> None:
+def check_size(
+    name: str, one: str, shape: Sequence[int], stated: int, stored: int
+) -> None:
     """Refuse numbers that the file has no bytes for."""
-    stated = math.prod(dataset.shape) * dataset.dtype.itemsize
-    stored = dataset.get_storage_size()
     if stated > stored * _MOST_PACKED + _FREE_BYTES:
         raise InputError(
-            f"{name}: '{one}' should be {dataset.shape}, but most of it is missing. "
+            f"{name}: '{one}' should be {tuple(shape)}, but most of it is missing. "
             "Encode this slide again."
         )
 
@@ -123,9 +153,38 @@ def check_attributes(name: str, said: Mapping[str, Any]) -> None:
             raise InputError(f"{name}: its {layout.GRID_ORIGIN} is no (row, col).")
 
 
-def is_short(attribute: h5py.h5a.AttrID) -> bool:
-    """Whether an attribute is as small as ours are; others are not read."""
-    return attribute.get_storage_size() <= _LONGEST_ATTRIBUTE
+def check_facts(name: str, facts: TokenFacts) -> None:
+    """The same of what was derived from another tool's file, or from its folders."""
+    said = {
+        layout.MPP: facts.mpp,
+        layout.PATCH_UM: facts.patch_um,
+        layout.PATCH_SIZE: facts.patch_size,
+        layout.PATCH_SIZE_L0_X: (facts.l0_patch_xy or (None, None))[0],
+        layout.PATCH_SIZE_L0_Y: (facts.l0_patch_xy or (None, None))[1],
+        layout.TARGET_MAGNIFICATION: facts.target_magnification,
+    }
+    check_attributes(name, {k: v for k, v in said.items() if v is not None})
+
+
+def short_attributes(place: h5py.h5d.DatasetID | h5py.h5g.GroupID) -> dict[str, Any]:
+    """The attributes as small as ours are; others are not read."""
+    found = {}
+    for index in range(h5py.h5a.get_num_attrs(place)):
+        attribute = h5py.h5a.open(place, index=index)
+        if attribute.shape is None:  # empty
+            continue
+        if attribute.get_storage_size() <= _LONGEST_ATTRIBUTE:
+            value = np.empty(attribute.shape, attribute.dtype)
+            attribute.read(value)
+            found[attribute.name.decode()] = value[()]
+    # TRIDENT writes what it does not know as a word.
+    return {k: v for k, v in found.items() if text_of(v) != "None"}
+
+
+def text_of(value: Any) -> str | None:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return None if value is None else str(value)
 
 
 def check_places(name: str, what: str, pairs: NDArray) -> None:

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from spt_core.csv_files import csv_cell
+from spt_core.csv_files import write_csv
 from spt_core.errors import InputError
-from spt_core.files import written_whole
 
 Row = dict[str, str]
 
@@ -123,15 +122,7 @@ def guessed_columns(header: Sequence[str]) -> dict[str, str]:
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Row]) -> None:
     """Write a CSV file whole: UTF-8, with commas."""
-    with (
-        written_whole(path) as temporary,
-        temporary.open("w", encoding="utf-8", newline="") as file,
-    ):
-        writer = csv.DictWriter(file, header, restval="", extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(
-            {name: csv_cell(cell) for name, cell in row.items()} for row in rows
-        )
+    write_csv(path, header, ([row.get(name, "") for name in header] for row in rows))
 
 
 def _plain(name: str) -> str:

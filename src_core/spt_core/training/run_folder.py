@@ -29,6 +29,7 @@ from typing import Any, Protocol
 
 import torch
 
+from spt_core.csv_files import write_lines
 from spt_core.errors import InputError
 from spt_core.files import folder_to_disk, held_by_one, written_whole
 from spt_core.patients_key import KEY_FILE, new_key, read_key, write_key
@@ -205,15 +206,18 @@ class RunFolder:
         """Add a row; the first one's names become the header."""
         columns = self._metrics_columns()
         with self.metrics.open("a", newline="", encoding="utf-8") as file:
-            # A run that was begun by an older version lacks columns.
-            writer = csv.DictWriter(file, columns or list(row), extrasaction="ignore")
-            if not columns:
-                writer.writeheader()
-            writer.writerow(row)
+            is_new = not columns
+            if is_new:
+                columns = list(row)
+                write_lines(file, [columns])
+            # A run that was begun by an older version lacks columns. As text, a loss
+            # that is no number is written too.
+            found = [row.get(name) for name in columns]
+            write_lines(file, [["" if one is None else str(one) for one in found]])
             # Before the checkpoint, after which no step is taken for this row again.
             file.flush()
             os.fsync(file.fileno())
-        if not columns:
+        if is_new:
             folder_to_disk(self.path)
 
     def _metrics_columns(self) -> list[str]:

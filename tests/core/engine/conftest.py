@@ -31,13 +31,23 @@ def talk():
         time.sleep(0.2)
 threading.Thread(target=talk, daemon=True).start()
 """
+# Takes its process down with every slide of this name, as damaged files do.
+CRASHES = """
+import openslide
+opened = openslide.OpenSlide.__init__
+def crash(self, filename):
+    if "crashes" in str(filename):
+        os.abort()
+    opened(self, filename)
+openslide.OpenSlide.__init__ = crash
+"""
 
 
 @pytest.fixture(scope="package")
 def engine(tmp_path_factory):
-    """An engine with noisy libraries; ``hello`` is what it said at first."""
+    """An engine with noisy and frail libraries; ``hello`` is what it said at first."""
     folder = tmp_path_factory.mktemp("session")
-    (folder / "sitecustomize.py").write_text(NOISE)
+    (folder / "sitecustomize.py").write_text(NOISE + CRASHES)
     path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
     pipe = Pipe(folder / "arrays", env={"PYTHONPATH": path.rstrip(os.pathsep)})
     pipe.hello = [one.message for one in pipe.until(Ready, seconds=120)]

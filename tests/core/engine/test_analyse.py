@@ -380,3 +380,19 @@ def test_a_patch_of_close_classes_is_sent_as_unsure(analysed, model):
     assert found.unsure.all()
     assert (found.labels == -1).all()
     assert np.isfinite(found.probabilities).all(axis=1).any()
+
+
+def test_a_slide_that_its_reader_does_not_survive_leaves_the_engine_alive(
+    engine, slide, model, tmp_path
+):
+    bad = tmp_path / "crashes.tif"
+    bad.write_bytes(slide.read_bytes())
+    pid = engine.process.pid
+    (failed,) = of(engine.answer(analysis(bad, tmp_path / "f", model=model)), Failed)
+    assert failed.kind == FailureKind.UNREADABLE
+    assert "crashes.tif" in failed.reason
+    assert "does not survive it" in failed.reason
+    good = engine.answer(analysis(slide, tmp_path / "f", model=model))
+    assert isinstance(good[-1], Analysed)
+    assert engine.process.pid == pid
+    assert engine.process.poll() is None
