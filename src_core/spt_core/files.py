@@ -2,12 +2,15 @@
 
 import errno
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}(\.\w+)?")
 
 
 @contextmanager
@@ -42,6 +45,19 @@ def written_whole(path: Path, *, private: bool = False) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_left(*folders: Path) -> None:
+    """Remove what killed processes left of files that they were writing.
+
+    For folders that nobody else writes to: a process that is at work would lose its
+    file.
+    """
+    for folder in folders:
+        with suppress(OSError):
+            for path in folder.iterdir():
+                if _TEMPORARY.fullmatch(path.name) and path.is_file():
+                    path.unlink(missing_ok=True)
 
 
 def _is_full(folder: Path) -> bool:

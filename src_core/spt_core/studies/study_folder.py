@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from spt_core.errors import InputError
-from spt_core.files import held_by_one, written_whole
+from spt_core.files import held_by_one, remove_left, written_whole
 from spt_core.patients_key import KEY_FILE, new_key, read_key, write_key
 from spt_core.records import from_record
 from spt_core.studies.study_settings import Goal, StudySettings
@@ -162,6 +162,8 @@ class StudyFolder:
         while True:
             with held_by_one(self.path / ".lock") as is_ours:
                 if is_ours:
+                    runs = self.runs.iterdir() if self.runs.is_dir() else ()
+                    remove_left(self.path, self.report, *runs)
                     yield
                     return
             if time.monotonic() > until:

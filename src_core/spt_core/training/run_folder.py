@@ -31,7 +31,12 @@ import torch
 
 from spt_core.csv_files import write_lines
 from spt_core.errors import InputError
-from spt_core.files import folder_to_disk, held_by_one, written_whole
+from spt_core.files import (
+    folder_to_disk,
+    held_by_one,
+    remove_left,
+    written_whole,
+)
 from spt_core.patients_key import KEY_FILE, new_key, read_key, write_key
 from spt_core.training.curve import draw_curves
 
@@ -141,6 +146,7 @@ class RunFolder:
                     f"Another process trains in {self.path}. Wait until it ends, or "
                     "choose another --out."
                 )
+            remove_left(self.path, self.path / "growth")
             yield
 
     @property

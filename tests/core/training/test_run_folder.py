@@ -1,7 +1,12 @@
-"""metrics.csv: one header, whatever its rows know."""
+"""The folder of a run: one header of metrics.csv, and nothing lost by a kill."""
 
 import csv
+import os
 
+import pytest
+import torch
+
+from spt_core.training import run_folder
 from spt_core.training.run_folder import RunFolder
 
 
@@ -37,3 +42,55 @@ def test_half_a_row_left_by_a_kill_is_dropped(tmp_path):
     folder.metrics.write_text("step,loss,knn\n3,1.5,0.5\n6,1.")
     folder.drop_metrics_after(9)
     assert [row["step"] for row in rows_of(folder)] == ["3"]
+
+
+class Killed(BaseException):
+    """The process ends here; nothing of it is cleaned up."""
+
+
+def test_a_kill_while_rows_are_dropped_drops_no_other(tmp_path, monkeypatch):
+    folder = RunFolder(tmp_path)
+    for step in (3, 6, 9):
+        folder.add_metrics({"step": step, "loss": 1.0})
+
+    def kill(*_):
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", kill)
+        with pytest.raises(Killed):
+            folder.drop_metrics_after(6)
+    assert [row["step"] for row in rows_of(folder)] == ["3", "6", "9"]
+    folder.drop_metrics_after(6)
+    assert [row["step"] for row in rows_of(folder)] == ["3", "6"]
+
+
+def test_kills_between_sum_and_name_leave_the_checkpoint_good(tmp_path, monkeypatch):
+    """Each time the sum of a checkpoint is noted that never gets its name."""
+    folder = RunFolder(tmp_path)
+    folder.save_checkpoint({"step": 1})
+    replace = os.replace
+
+    def kill(source, target):
+        if target in (folder.checkpoint, folder._before):
+            raise Killed
+        replace(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run_folder.os, "replace", kill)
+        for step in (2, 3, 4):
+            with pytest.raises(Killed):
+                folder.save_checkpoint({"step": step})
+    assert folder.load_checkpoint(torch.device("cpu")) == {"step": 1}
+
+
+def test_what_a_kill_left_is_removed_by_the_next_to_hold_the_folder(tmp_path):
+    folder = RunFolder(tmp_path)
+    (tmp_path / "growth").mkdir()
+    left = [".checkpoint.0123456789ab.pt", "growth/.00000003.0123456789ab.npz"]
+    kept = ["best.safetensors", ".mine", "growth/00000003.npz"]
+    for name in (*left, *kept):
+        (tmp_path / name).write_text("x")
+    with folder.held():
+        assert not any((tmp_path / name).exists() for name in left)
+        assert all((tmp_path / name).exists() for name in kept)
