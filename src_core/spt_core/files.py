@@ -102,7 +102,7 @@ def held_by_one(path: Path) -> Iterator[bool]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
-    with FileIO(os.open(path, flags), "r+b") as file:
+    with FileIO(os.open(path, flags, 0o666), "r+b") as file:
         yield lock(file)
 
 

@@ -18,7 +18,7 @@ from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.patches.settings import EncodeSettings
 from spt_core.studies.study_finding import Finding, stops
 from spt_core.studies.study_folder import Request, StudyFolder
-from spt_core.studies.study_settings import StudySettings
+from spt_core.studies.study_settings import Goal, StudySettings
 
 # A step that lasts longer after a request is broken off, and done again later.
 HARD_SECONDS = 2.5
@@ -108,7 +108,8 @@ def study_settings(args: argparse.Namespace, folder: StudyFolder) -> StudySettin
             )
         return replace(StudySettings.read(folder.settings), out=str(folder.path))
     if args.goal is None:
-        raise InputError("Give --goal: what the study is for.")
+        goals = ", ".join(Goal)
+        raise InputError(f"Give --goal, what the study is for: one of {goals}.")
     return settings_from(
         args,
         StudySettings,

@@ -45,10 +45,10 @@ class Comparison:
         if not self.shown:
             # An interval without 0 and few patients: say why it is not enough.
             is_apart = found.low > 0 or found.high < 0
-            p = f"; p = {p_cell(found.p_holm)} after Holm" if is_apart else ""
+            p = f" can be chance (p = {p_cell(found.p_holm)} after Holm)"
             return (
                 f"No difference to {called} is shown: {_points(found.mean, sign=True)} "
-                f"points (95 %: {low} to {high}{p})"
+                f"points (95 %: {low} to {high}){p if is_apart else ''}"
             )
         if found.mean > 0:
             where = "Better"
