@@ -22,8 +22,6 @@ from spt_core.events import Note, finish
 from spt_core.insight.results import pseudonym
 from spt_core.learning.cohort import open_cohort
 from spt_core.learning.model_card import read_model_card
-from spt_core.sample import cohort as cohort_module
-from spt_core.sample.cohort import write_sample_cohort
 from spt_core.studies import cell_work
 from spt_core.studies.bench import open_bench
 from spt_core.studies.benchmark_settings import BenchmarkSettings
@@ -38,25 +36,19 @@ from spt_core.studies.study_runs import choose_run, end_run
 from spt_core.studies.study_settings import Goal, StudySettings
 from spt_core.tokens import read_labels, write_tokens
 from tests.core.studies.benchmarks import quick_settings, write_benchmark_cohort
+from tests.core.studies.study_cohorts import (
+    painted_slides,
+    study_of,
+    until,
+    without_labels,
+)
 from tests.made_tokens import grid_tokens
-
-QUICK = {"folds": 2, "steps": 4, "pretrain_steps": 4, "workers": 1, "device": "cpu"}
 
 
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cohort")
     return write_benchmark_cohort(folder, patients=24, slides_each=1, sites=2)
-
-
-def study_of(cohort, out, goal="classify", **changes):
-    labels = str(cohort / "labels.csv")
-    values = {"features": str(cohort / "features"), "labels": labels, **QUICK}
-    return StudySettings(out=str(out), goal=goal, **{**values, **changes})
-
-
-def without_labels(cohort, out, **changes):
-    return study_of(cohort, out, "pretrain", **{"labels": None, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -297,15 +289,6 @@ def test_other_labels_or_settings_begin_another_run(tmp_path):
 # requests
 
 
-def until(events, stage, folder):
-    """Go on to the first step of a stage."""
-    for event in events:
-        state = folder.state()
-        if state.stage == stage and type(event).__name__ == "Progress":
-            return
-    raise AssertionError("it ended before")
-
-
 def asked(cohort, out, request):
     """The result of a study that is asked something in its first steps."""
     folder = StudyFolder(out)
@@ -330,11 +313,14 @@ def test_pause_and_go_on(cohort, tmp_path):
     assert (last.status, last.run) == ("stopped", 1)
 
 
-def test_stop_and_keep(cohort, tmp_path):
-    result, folder, _ = asked(cohort, tmp_path, Request.KEEP_LAST)
+@pytest.mark.parametrize("kept", ["best", "last"])
+def test_stop_and_keep(cohort, tmp_path, kept):
+    result, folder, _ = asked(cohort, tmp_path, f"stop-keep-{kept}")
     assert result.status == folder.state().status == "stopped"
     assert 0 < read_model_card(result.model).metrics.step < 4000
-    assert "stopped on request, and the last model" in " ".join(result.says)
+    assert f"stopped on request, and the {kept} model" in " ".join(result.says)
+    model = folder.run(1) / f"model/{kept}.safetensors"
+    assert result.model.read_bytes() == model.read_bytes()
 
 
 def test_discard(cohort, tmp_path):
@@ -566,21 +552,7 @@ def test_findings_of_files(cohort, tmp_path):
 # from slides, by the command
 
 
-@pytest.fixture(scope="module")
-def painted(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("painted")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cohort_module, "SMALLEST", 1024)
-        finish(write_sample_cohort(folder, slides=2, size=1536, workers=1))
-    return folder
-
-
-def test_from_slides_to_a_model(painted, tmp_path, capsys):
-    slides = tmp_path / "slides"
-    slides.mkdir()
-    files = sorted(path for path in painted.rglob("*.tif*") if "truth" not in str(path))
-    for path in files[:2]:
-        os.link(path, slides / path.name)
+def test_from_slides_to_a_model(slides, painted, tmp_path, capsys):
     words = ["study", str(tmp_path / "out"), "--goal", "pretrain"]
     words += ["--slides", str(slides), "--steps", "2", "--device", "cpu"]
     assert main([*words, "--check"]) == 0
@@ -600,6 +572,15 @@ def test_from_slides_to_a_model(painted, tmp_path, capsys):
     assert "2 of 2 slides are encoded already" in capsys.readouterr().out
     assert main(["study", str(folder.path)]) == 0
     assert "Nothing is new since run 1." in capsys.readouterr().out
+    # A slide that comes later is read, and joins the next run.
+    before = {one.name: one.stat().st_mtime_ns for one in folder.features.glob("*.h5")}
+    later = painted_slides(painted)[2]
+    os.link(later, slides / later.name)
+    assert main(["study", str(folder.path)]) == 0
+    assert (folder.state().run, len(list(folder.features.glob("*.h5")))) == (2, 3)
+    for name, when in before.items():
+        assert (folder.features / name).stat().st_mtime_ns == when
+    assert read_model_card(folder.model).training.slides == 3
 
 
 def test_wrong_usage_is_said(tmp_path, capsys):
