@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from spt_core.learning.cohort import feature_files, open_cohort
 from spt_core.learning.training import TrainResult
 from spt_core.patches.encode import slide_tasks
 from spt_core.patches.folder import find_slides, write_summary
+from spt_core.patches.job import NotWrittenError
 from spt_core.patches.local_workers import encode_in_processes
+from spt_core.patches.settings import SlideResult
 from spt_core.studies.bench import Bench, open_bench
 from spt_core.studies.benchmark import REPORT_FOLDER, benchmark
 from spt_core.studies.benchmark_result import Benchmark
@@ -134,7 +137,7 @@ class Work:
             if task.out.name not in given
         ]
         how = replace(settings.encode, device=settings.device, redo=False)
-        results = yield from encode_in_processes(tasks, how)
+        results = yield from unless_unwritable(encode_in_processes(tasks, how))
         write_summary(self.features, results)
         for one in results:
             if one.status in ("failed", "busy"):
@@ -330,6 +333,26 @@ def refuse_failed(bench: Bench, method: str) -> None:
             f"{bench.folder.why_failed(failed[0]) or 'they were not done.'} No model "
             "was made. Run the study again: only what failed is done again."
         )
+
+
+def unless_unwritable(
+    events: Generator[Any, None, list[SlideResult]],
+) -> Generator[Any, None, list[SlideResult]]:
+    """Encode, and stop where features cannot be written, as on a full disk.
+
+    Another slide that fails is left out; what is amiss here is not the slide.
+    """
+    with closing(events):
+        while True:
+            try:
+                event = next(events)
+            except StopIteration as stop:
+                return stop.value
+            if isinstance(event, SlideResult) and isinstance(
+                event.error, NotWrittenError
+            ):
+                raise InputError(event.reason)
+            yield event
 
 
 def link_features(source: Path, folder: Path) -> int:
