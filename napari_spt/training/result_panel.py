@@ -48,6 +48,8 @@ METHODS = {
     "pretrained-classify": "Your model",
     "finetune": "Your model",
     "ssspt-simclr": "Your model, asked by a linear classifier",
+    "ssspt-vicreg": "Your model, asked by a linear classifier",
+    "ssspt-byol": "Your model, asked by a linear classifier",
 }
 LIST_HELP = (
     "A click opens the slide and shows where the finished model looks. The answer here "

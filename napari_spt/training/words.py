@@ -72,6 +72,8 @@ METHODS = {
     "max": "the strongest patches",
     "abmil": "ABMIL",
     "ssspt-simclr": "learning without labels",
+    "ssspt-vicreg": "learning without labels",
+    "ssspt-byol": "learning without labels",
     "classify": "learning with labels",
     "pretrained-classify": "first without, then with labels",
     "finetune": "teaching your model",

@@ -196,6 +196,7 @@ class Work:
             unlabelled=settings.aim.pretrains,
             model=settings.model,
             views=settings.views,
+            details=settings.details,
             steps=settings.steps,
             batch_size=settings.batch_size,
             learning_rate=settings.learning_rate,

@@ -21,6 +21,7 @@ from spt_core.errors import InputError
 from spt_core.events import Note, finish
 from spt_core.insight.results import pseudonym
 from spt_core.learning.cohort import open_cohort
+from spt_core.learning.details import LearningDetails
 from spt_core.learning.model_card import read_model_card
 from spt_core.sample import cohort as cohort_module
 from spt_core.sample.cohort import write_sample_cohort
@@ -33,6 +34,7 @@ from spt_core.studies.study_check import check_study
 from spt_core.studies.study_finding import About, Rank
 from spt_core.studies.study_folder import Request, Stage, StudyFolder
 from spt_core.studies.study_folds import kept_divisions, read_folds
+from spt_core.studies.study_model import pretrain_settings, train_settings
 from spt_core.studies.study_recorder import Recorder
 from spt_core.studies.study_runs import choose_run, end_run
 from spt_core.studies.study_settings import Goal, StudySettings
@@ -80,6 +82,38 @@ def test_settings_are_written_and_read(tmp_path, cohort):
         replace(settings, labels=None)
     with pytest.raises(InputError, match="--init"):
         replace(settings, goal=Goal.FINETUNE.value)
+
+
+def test_details_reach_every_training(cohort, tmp_path):
+    """In the folds, before them, and of the model that is handed over."""
+    given = {
+        "pretraining": "byol", "temperature": 0.2, "vicreg_weights": (5.0, 4.0, 3.0),
+        "momentum": 0.9, "head": "paper", "weight_decay": 0.1, "warm_up": 0.25,
+    }  # fmt: skip
+    settings = study_of(cohort, tmp_path / "study", "both")
+    usual = settings.recipe()
+    settings = replace(settings, details=LearningDetails(**given))
+    assert settings.recipe() != usual
+    settings.write(tmp_path / "study.yaml")
+    assert StudySettings.read(tmp_path / "study.yaml") == settings
+    given.pop("pretraining")
+
+    def taken(training):
+        return {name: getattr(training, name) for name in given}
+
+    quick = quick_settings(
+        cohort, tmp_path, methods=("pretrained-classify",), details=settings.details
+    )
+    quick.write(tmp_path / "benchmark.yaml")
+    bench = open_bench(BenchmarkSettings.read(tmp_path / "benchmark.yaml"))
+    cell = Cell(quick.named_features()[0][0], "pretrained-classify", 0, 0, 0)
+    before, own = bench.pretrain_settings(cell), bench.train_settings(cell)
+    whole = (settings, cohort / "features", tmp_path, 4, bench.cohort)
+    first, last = pretrain_settings(*whole), train_settings(*whole)
+    assert [one.objective for one in (before, first)] == ["byol", "byol"]
+    assert [one.objective for one in (own, last)] == ["classify", "classify"]
+    assert all(taken(one) == given for one in (before, own, first, last))
+    assert replace(settings, goal="pretrain").method == "ssspt-byol"
 
 
 def test_what_a_study_leaves(cohort, done):
