@@ -155,6 +155,7 @@ class TrainDock(QWidget):
         self.list.forgotten.connect(self._forget)
         self.run.asked.connect(self._ask)
         self.run.go_on_asked.connect(self._go_on)
+        self.result.encoder_taken.connect(self._take_encoder)
         self.watcher.looked.connect(self._on_look)
         self.viewer.events.theme.connect(self._use_theme)
 
@@ -220,6 +221,11 @@ class TrainDock(QWidget):
         self.list.show_studies(self.queue.studies(), None)
         self.draft.clear()
         self.tabs.show_page(DATA)
+
+    def _take_encoder(self, path: str) -> None:
+        """Another study, whose slides are read with an encoder of one's own."""
+        self.new_study()
+        self.draft.set(goal="", init="", encode={**self.draft.encode, "encoder": path})
 
     def _forget(self, path: str) -> None:
         if path:

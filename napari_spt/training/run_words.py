@@ -76,6 +76,8 @@ def progress_words(look: Look) -> str:
         words = until_words(look.seconds_left)
         if state.stage == "encode":
             words = f"read, {words}; then it learns"
+        elif state.stage == "pretrain":
+            words = f"this part {words}"
         parts.append(words)
     return ", ".join(parts)
 

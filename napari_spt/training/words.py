@@ -113,6 +113,7 @@ _PLAIN = (
     (r"\bfold\b", "round"),
     (r"\bpatch encoder\b", "reader of patches"),
     (r"\bencoder\b", "reader of patches"),
+    (r"\bwhole epochs\b", "whole passes over the slides"),
     (r"\bembeddings?\b", "place on the map"),
     (r"\btokens\b", "patches"),
     (r"\bmpp\b", "pixel size"),
