@@ -34,6 +34,7 @@ from napari_spt.training.result_panel import ResultPanel
 from napari_spt.training.run_panel import RunPanel
 from napari_spt.training.sampling import SampleMaker
 from napari_spt.training.study_list import StudyList
+from napari_spt.training.study_slides import study_labels
 from napari_spt.training.views_page import ViewsPage
 from napari_spt.training.watching import (
     Watcher,
@@ -302,9 +303,19 @@ class TrainDock(QWidget):
             return
         if run != self.growth.run:
             self.growth.show(run)
+            self._label_growth(look.path)
         elif look.phase is Phase.RUNNING:
             self.growth.refresh()
         self.growth.setVisible(bool(self.growth.snapshots))
+
+    def _label_growth(self, study: Path) -> None:
+        def take(labels: dict[str, str]) -> None:
+            if study == self.study:
+                self.growth.use_labels(labels)
+
+        run_in_background(
+            lambda: study_labels(study), take, lambda _error: None, owner=self
+        )
 
     def copy_command(self) -> None:
         from qtpy.QtGui import QGuiApplication

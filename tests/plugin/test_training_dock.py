@@ -302,6 +302,13 @@ def test_curves_of_a_recorded_stream(open_train, recorded, qtbot):
     assert "7 directions" in run.rank.text()
     assert run.alarm.isHidden()
     assert "24 slides in 5 rounds" in run.notes.text()
+    # Without labels there is the site alone, and the end is that of a part.
+    recorded.say("running", stage="pretrain")
+    recorded.tell(*epochs([3.0]), validation(1, site_knn=0.6), stage="pretrain")
+    qtbot.waitUntil(lambda: "site: 60%" in run.curves.near_words.text(), timeout=SLOW)
+    assert "class" not in run.curves.near_words.text()
+    assert "this part done about" in run.says.text().replace("tomorrow ", "")
+    recorded.say("running")
     # What comes is drawn; a step that is done again replaces what was.
     recorded.tell(
         *epochs([0.4], first=3),

@@ -139,6 +139,11 @@ def _ask(folder: StudyFolder, request: str, console: Console) -> int:
 def _check(settings: StudySettings, console: Console, *, measure: bool) -> int:
     from spt_core.studies.study_check import check_study
 
+    if measure:
+        from spt_core.engine.priority import lower_priority
+
+        # A window may be open beside it; and so does a study that a window begins.
+        lower_priority()
     found = check_study(settings)
     _say(found, console)
     if measure and not stops(found):

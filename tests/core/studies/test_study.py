@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from spt_core.sample import cohort as cohort_module
 from spt_core.sample.cohort import write_sample_cohort
 from spt_core.studies import cell_work
 from spt_core.studies.bench import open_bench
+from spt_core.studies.benchmark_methods import METHODS
 from spt_core.studies.benchmark_settings import BenchmarkSettings
 from spt_core.studies.cells import Cell
 from spt_core.studies.study import study
@@ -34,10 +36,12 @@ from spt_core.studies.study_check import check_study
 from spt_core.studies.study_finding import About, Rank
 from spt_core.studies.study_folder import Request, Stage, StudyFolder
 from spt_core.studies.study_folds import kept_divisions, read_folds
+from spt_core.studies.study_measure import measure_study
 from spt_core.studies.study_model import pretrain_settings, train_settings
 from spt_core.studies.study_recorder import Recorder
 from spt_core.studies.study_runs import choose_run, end_run
 from spt_core.studies.study_settings import Goal, StudySettings
+from spt_core.studies.study_training_time import CohortSize, trainings
 from spt_core.tokens import read_labels, write_tokens
 from tests.core.studies.benchmarks import quick_settings, write_benchmark_cohort
 from tests.made_tokens import grid_tokens
@@ -634,6 +638,47 @@ def test_from_slides_to_a_model(painted, tmp_path, capsys):
     assert "2 of 2 slides are encoded already" in capsys.readouterr().out
     assert main(["study", str(folder.path)]) == 0
     assert "Nothing is new since run 1." in capsys.readouterr().out
+
+
+def test_the_time_of_all_trainings_is_measured(cohort, tmp_path):
+    (one,) = measure_study(study_of(cohort, tmp_path / "out"))
+    assert (one.rank, one.about) == (Rank.FINE, About.TIME)
+    assert "Learning takes about" in one.says
+    assert "The study is done about" in one.says
+    assert not (tmp_path / "out").exists()  # nothing of it is kept
+    # More steps take longer; so many that it is doubtful are said.
+    (long,) = measure_study(study_of(cohort, tmp_path / "out", steps=10**7))
+    assert long.rank is Rank.DOUBTFUL
+    patches = study_of(cohort, tmp_path / "out", "patches", slides=str(tmp_path))
+    assert "as soon as it runs" in measure_study(patches)[0].says
+
+
+@pytest.mark.parametrize("goal", ["pretrain", "classify", "both"])
+@pytest.mark.parametrize("once", [False, True])
+def test_all_trainings_are_counted(cohort, tmp_path, goal, once):
+    """Those of the folds are the benchmark's own cells."""
+    settings = study_of(cohort, tmp_path, goal, pretrain_once=once, seeds=2)
+    whole = open_cohort(cohort / "features", read_labels(cohort / "labels.csv"))
+    size = CohortSize(24, 24, 25, whole.dim)
+    counted = Counter()
+    for one, _, times in trainings(settings, size, whole, tmp_path):
+        counted[one.model or one.objective] += times
+    own = "classify" if settings.method == "finetune" else settings.method
+    quick = quick_settings(
+        cohort, tmp_path / "b", methods=(own, "abmil"), folds=2, seeds=2
+    )
+    expected = Counter()
+    for cell in open_bench(quick).cells():
+        method = METHODS[cell.method]
+        if method.pretraining:
+            expected[method.pretraining] += 1
+        if method.learns:
+            expected[method.model or method.objective] += 1
+    # And the model that is handed over.
+    expected["classify" if goal != "pretrain" else "simclr"] += 1
+    if goal == "both":
+        expected["simclr"] += 1
+    assert counted == expected
 
 
 def test_wrong_usage_is_said(tmp_path, capsys):
