@@ -83,7 +83,7 @@ class Curves(QWidget):
             brush=HELD_OUT if training.held_out else LOSS,
         )
         self.loss_words.setText(_loss_words(training))
-        has_near = bool(training.of_class)
+        has_near = bool(training.of_class or training.of_site)
         self.near.setVisible(has_near)
         self.near_words.setVisible(has_near)
         if has_near:
@@ -125,15 +125,14 @@ def _loss_words(training: Training) -> str:
 
 
 def _near_words(training: Training) -> str:
-    last = training.of_class[-1][1]
-    words = (
-        "<b>Nearest slides are of the same</b> "
-        f"<span style='color:{OF_CLASS}'>■</span> class: {last:.0%}"
-    )
-    if not training.of_site:
-        return words
-    site = training.of_site[-1][1]
-    words += f", <span style='color:{OF_SITE}'>■</span> site: {site:.0%}"
-    if site > last:
+    words, found = "<b>Nearest slides are of the same</b> ", []
+    if training.of_class:
+        last = training.of_class[-1][1]
+        found.append(f"<span style='color:{OF_CLASS}'>■</span> class: {last:.0%}")
+    if training.of_site:
+        site = training.of_site[-1][1]
+        found.append(f"<span style='color:{OF_SITE}'>■</span> site: {site:.0%}")
+    words += ", ".join(found)
+    if len(found) == 2 and site > last:
         words += ". The site is told better than the class: doubt the result."
     return words

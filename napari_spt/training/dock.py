@@ -34,6 +34,7 @@ from napari_spt.training.result_panel import ResultPanel
 from napari_spt.training.run_panel import RunPanel
 from napari_spt.training.sampling import SampleMaker
 from napari_spt.training.study_list import StudyList
+from napari_spt.training.study_slides import study_labels
 from napari_spt.training.views_page import ViewsPage
 from napari_spt.training.watching import (
     Watcher,
@@ -155,6 +156,7 @@ class TrainDock(QWidget):
         self.list.forgotten.connect(self._forget)
         self.run.asked.connect(self._ask)
         self.run.go_on_asked.connect(self._go_on)
+        self.result.encoder_taken.connect(self._take_encoder)
         self.watcher.looked.connect(self._on_look)
         self.viewer.events.theme.connect(self._use_theme)
 
@@ -220,6 +222,11 @@ class TrainDock(QWidget):
         self.list.show_studies(self.queue.studies(), None)
         self.draft.clear()
         self.tabs.show_page(DATA)
+
+    def _take_encoder(self, path: str) -> None:
+        """Another study, whose slides are read with an encoder of one's own."""
+        self.new_study()
+        self.draft.set(goal="", init="", encode={**self.draft.encode, "encoder": path})
 
     def _forget(self, path: str) -> None:
         if path:
@@ -296,9 +303,19 @@ class TrainDock(QWidget):
             return
         if run != self.growth.run:
             self.growth.show(run)
+            self._label_growth(look.path)
         elif look.phase is Phase.RUNNING:
             self.growth.refresh()
         self.growth.setVisible(bool(self.growth.snapshots))
+
+    def _label_growth(self, study: Path) -> None:
+        def take(labels: dict[str, str]) -> None:
+            if study == self.study:
+                self.growth.use_labels(labels)
+
+        run_in_background(
+            lambda: study_labels(study), take, lambda _error: None, owner=self
+        )
 
     def copy_command(self) -> None:
         from qtpy.QtGui import QGuiApplication

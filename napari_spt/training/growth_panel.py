@@ -1,5 +1,6 @@
 """The map of slides growing apart while a model trains, and where it looks."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,12 @@ EMPTY = (
     "where it looks on one of them."
 )
 LEARNED_FROM = "It learns from all of them: that they lie apart is no proof."
+FOR_THE_EYE = "It does not know the labels; they only give the colours."
+# Which training it is of, by the name of its folder.
+WHOSE = {
+    "before": "<b>Learning without labels.</b> ",
+    "model": "<b>Your model.</b> ",
+}
 SIDE = 260
 GROUND = (40, 40, 48)
 
@@ -47,6 +54,8 @@ class GrowthPanel(QWidget):
         super().__init__()
         self.run: Path | None = None
         self.snapshots: list[Snapshot] = []
+        # By pseudonym, for slides that are learned from without their labels.
+        self.labels: Mapping[str, str] = {}
         self._is_newest = True
         self.empty = text(EMPTY)
         self.says = text("", "Which step is shown")
@@ -88,7 +97,13 @@ class GrowthPanel(QWidget):
             super().show()
             return
         self.run, self.snapshots, self._is_newest = Path(run_folder), [], True
+        self.labels = {}
         self.refresh()
+        self._show()
+
+    def use_labels(self, labels: Mapping[str, str]) -> None:
+        """Labels for the eye, where the model learns without them."""
+        self.labels = labels
         self._show()
 
     def use_colours(self, ink: str, ground: str) -> None:
@@ -150,8 +165,11 @@ class GrowthPanel(QWidget):
             "Before the first step" if found.step == 0 else f"After step {found.step:,}"
         )
         learned = "" if found.held_out.any() else f" {LEARNED_FROM}"
+        if self.labels and self._is_unlabelled(found):
+            learned = f" {FOR_THE_EYE}"
+        whose = WHOSE.get(self.run.name, "") if self.run else ""
         self.says.setText(
-            f"{step}, of {last:,} so far: each point is a slide.{learned}"
+            f"{whose}{step}, of {last:,} so far: each point is a slide.{learned}"
         )
         self._show_points(found)
         self.looks.setText(attention_words(found))
@@ -159,7 +177,11 @@ class GrowthPanel(QWidget):
 
     def _show_points(self, found: Snapshot) -> None:
         values = [found.classes[one] if one >= 0 else None for one in found.y]
-        colours = by_names("Label", values, order=list(found.classes))
+        order = list(found.classes)
+        if self._is_unlabelled(found):
+            values = [self.labels.get(slide) for slide in found.slides]
+            order = sorted(set(filter(None, values)))
+        colours = by_names("Label", values, order=order)
         only = self.plot.only
         self.plot.show_points(found.xy, colours)
         if only is not None:
@@ -168,6 +190,10 @@ class GrowthPanel(QWidget):
         if getattr(self, "_entries", None) != entries:
             self._entries = entries
             self.legend.show_colouring(colours)
+
+    @staticmethod
+    def _is_unlabelled(found: Snapshot) -> bool:
+        return not (found.y >= 0).any()
 
 
 def attention_words(found: Snapshot) -> str:

@@ -71,11 +71,13 @@ def progress_words(look: Look) -> str:
     if state.stage != "evaluate" and state.rate and unit == "patches":
         parts.append(f"{state.rate:,.0f} per second")
     elif training is not None and training.rate:
-        parts.append(f"{training.rate:,.3g} slides per second")
+        parts.append(f"{training.rate:,.3g} {training.unit} per second")
     if look.seconds_left is not None:
         words = until_words(look.seconds_left)
         if state.stage == "encode":
             words = f"read, {words}; then it learns"
+        elif state.stage == "pretrain":
+            words = f"this part {words}"
         parts.append(words)
     return ", ".join(parts)
 

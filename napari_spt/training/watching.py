@@ -14,6 +14,7 @@ from spt_core.studies.study_settings import StudySettings
 
 LOOK_SECONDS = 0.5
 _ASK_SECONDS = 30.0
+HEARD = ("pausing", "stopping", "discarding")
 
 
 def studies_file() -> Path:
@@ -84,7 +85,7 @@ def ask_study(folder: StudyFolder, request: Request, queue: StudyQueue) -> None:
     while time.monotonic() < until:
         if folder.is_held():
             state = folder.state()
-            if state is not None and state.request:
+            if state is not None and state.status in HEARD:
                 return
             if folder.request() is None:
                 folder.ask(request)

@@ -14,12 +14,17 @@ from napari_spt.training.draft import free_folder
 from napari_spt.training.labels_source import LabelsSource
 from napari_spt.training.reading import Phase, phase_of
 from napari_spt.training.words import cell_words, plain, until_words
+from spt_core.hints import settings_of
+from spt_core.learning.details import LearningDetails
+from spt_core.learning.views import ViewSettings
+from spt_core.patches.settings import EncodeSettings
 from spt_core.studies.study_finding import About, Finding, Rank
 from spt_core.studies.study_folder import Request
+from spt_core.studies.study_settings import StudySettings
 from tests.core.studies.benchmarks import write_benchmark_cohort
 from tests.core.test_tables import workbook
-from tests.plugin.dock_tools import controls_of, words_of
-from tests.plugin.test_analysis_words import JARGON, cut_off
+from tests.plugin.dock_tools import controls_of, jargon_in, words_of
+from tests.plugin.test_analysis_words import cut_off
 from tests.plugin.training_tools import RecordedStudy, epochs, validation
 
 SLOW = 60_000
@@ -211,6 +216,47 @@ def test_goals_settings_and_the_command(open_train, cohort, tmp_path):
     assert forms["advanced"]["steps"].value == 30
 
 
+def test_every_parameter_is_in_advanced_with_its_default(open_train):
+    _, dock = open_train()
+    dock.goal.advanced.build()
+    dock.views.advanced.build()
+    forms = {**dock.goal.advanced.forms, **dock.views.advanced.forms}
+    offered = {row.name for form in forms.values() for row in form}
+    elsewhere = {
+        "goal", "slides", "features", "labels", "init",  # on the pages
+        "slide_table",  # labels of patients are for the command
+        "views",  # a study compares two
+        "batch_size", "readers", "lanes", "threads", "redo",  # of reading slides
+    }  # fmt: skip
+    kinds = (StudySettings, LearningDetails, ViewSettings, EncodeSettings)
+    known = {name for kind in kinds for name in settings_of(kind)}
+    assert known - elsewhere <= offered
+    for kind, part in (
+        (LearningDetails, "details"),
+        (ViewSettings, "views"),
+    ):
+        for name, setting in settings_of(kind).items():
+            if name not in elsewhere:
+                assert forms[part][name].value == setting.default, name
+    shown = " ".join(words_of(dock.goal.advanced) + words_of(dock.views.advanced))
+    assert "Temperature of SimCLR" in shown
+    assert "Usually: 0.07" in shown
+    assert "Usually: 10, 10, 1" in shown
+    # What is changed there is asked of the study, and remembered.
+    dock.draft.set(features="here", out="there")
+    forms["details"]["pretraining"].value = "vicreg"
+    forms["details"]["vicreg_weights"].value = (25.0, 25.0, 1.0)
+    settings = dock.draft.settings()
+    assert settings.method == "ssspt-vicreg"
+    assert settings.details.vicreg_weights == (25.0, 25.0, 1.0)
+    dock.draft.details = {}
+    dock.draft.take_remembered()
+    assert dock.draft.details == {
+        "pretraining": "vicreg",
+        "vicreg_weights": (25.0, 25.0, 1.0),
+    }
+
+
 def test_what_was_chosen_is_remembered(open_train, cohort):
     viewer, dock = open_train()
     dock.draft.set(features=str(cohort / "features"))
@@ -256,6 +302,13 @@ def test_curves_of_a_recorded_stream(open_train, recorded, qtbot):
     assert "7 directions" in run.rank.text()
     assert run.alarm.isHidden()
     assert "24 slides in 5 rounds" in run.notes.text()
+    # Without labels there is the site alone, and the end is that of a part.
+    recorded.say("running", stage="pretrain")
+    recorded.tell(*epochs([3.0]), validation(1, site_knn=0.6), stage="pretrain")
+    qtbot.waitUntil(lambda: "site: 60%" in run.curves.near_words.text(), timeout=SLOW)
+    assert "class" not in run.curves.near_words.text()
+    assert "this part done about" in run.says.text().replace("tomorrow ", "")
+    recorded.say("running")
     # What comes is drawn; a step that is done again replaces what was.
     recorded.tell(
         *epochs([0.4], first=3),
@@ -396,13 +449,7 @@ def test_no_jargon_outside_advanced(full):
     for forms in (dock.goal.advanced, dock.views.advanced):
         for one in words_of(forms):
             words.remove(one)
-    found = {
-        (jargon, one)
-        for one in words
-        for jargon in (*JARGON, "epoch", "logit", "hyperparameter")
-        if re.search(rf"\b{jargon}\b", re.sub("<[^>]*>", " ", one).lower())
-    }
-    assert not found
+    assert jargon_in(words) == set()
     assert not any(re.search(r"\s--[a-z]", one) for one in words)
 
 

@@ -176,9 +176,16 @@ def serve(queue: StudyQueue, *, linger: float = 2.0) -> None:
     linger
         Seconds to wait for another before the end.
     """
+    # Somebody who only looks whether there is such a process lets go at once.
+    patience = time.monotonic() + LOOK_SECONDS
+    while not _served(queue, linger) and time.monotonic() < patience:
+        time.sleep(LOOK_SECONDS / 5)
+
+
+def _served(queue: StudyQueue, linger: float) -> bool:
     with queue.serving() as is_ours:
         if not is_ours:
-            return
+            return False
         until = time.monotonic() + linger
         while time.monotonic() < until:
             waiting = queue.waiting()
@@ -187,6 +194,7 @@ def serve(queue: StudyQueue, *, linger: float = 2.0) -> None:
                 until = time.monotonic() + linger
             else:
                 time.sleep(LOOK_SECONDS)
+        return True
 
 
 def do_study(queue: StudyQueue, path: Path) -> int | None:
