@@ -290,7 +290,7 @@ class TrainDock(QWidget):
         self.show_start()
         if look.phase in ENDED:
             self.result.show(look.path)
-            if before is not None:  # it ended just now
+            if before is not None and look.has_model:  # it ended just now
                 self.tabs.show_page(RESULT)
         elif before is None and look.has_model:
             self.result.show(look.path)

@@ -1,7 +1,9 @@
 """The training dock in a real viewer: data, goal, run; found again, and never lost."""
 
 import csv
+import json
 import re
+from dataclasses import asdict
 
 import pytest
 from napari.settings import get_settings
@@ -10,10 +12,13 @@ from qtpy.QtGui import QGuiApplication
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QLabel, QPushButton
 
+from napari_spt.training import watching
 from napari_spt.training.draft import free_folder
 from napari_spt.training.labels_source import LabelsSource
-from napari_spt.training.reading import Phase, phase_of
+from napari_spt.training.reading import Phase, StudyReader, phase_of
+from napari_spt.training.run_words import progress_words
 from napari_spt.training.words import cell_words, plain, until_words
+from spt_core.engine.study_queue import QueuedStudy, StudyQueue
 from spt_core.hints import settings_of
 from spt_core.learning.details import LearningDetails
 from spt_core.learning.views import ViewSettings
@@ -348,6 +353,55 @@ def test_pause_is_acknowledged_at_once(open_train, recorded, qtbot):
     assert not dock.run.pause.isVisibleTo(dock.run)
 
 
+def test_stop_and_keep_is_asked_for(open_train, recorded, qtbot):
+    recorded.say("running")
+    recorded.hold()
+    _, dock = open_train()
+    dock.open_study(str(recorded.folder.path))
+    qtbot.waitUntil(lambda: dock.run.stop.isEnabled(), timeout=SLOW)
+    dock.run.keep_best.trigger()
+    assert "Stopping…" in dock.run.stands.text()
+    qtbot.waitUntil(
+        lambda: recorded.folder.request() is Request.KEEP_BEST, timeout=2_000
+    )
+    # There was none yet: what is said stays in sight.
+    recorded.folder.clear_request()
+    recorded.say("stopped", stage="encode", message="There was no model to keep yet.")
+    recorded.let_go()
+    qtbot.waitUntil(lambda: "Stopped." in dock.run.stands.text(), timeout=SLOW)
+    assert "no model to keep" in dock.run.says.text()
+    assert dock.tabs.current != "Result"
+    assert dock.run.go_on.isVisibleTo(dock.run)
+
+
+def test_another_study_waits_and_leaves_the_queue(
+    open_train, cohort, recorded, tmp_path, qtbot, monkeypatch
+):
+    monkeypatch.setattr(watching, "serve_apart", lambda queue: None)
+    recorded.say("running")
+    recorded.hold()
+    _, dock = open_train()
+    dock.queue.add(recorded.folder.path, wanted=True)
+    dock.open_study(str(recorded.folder.path))
+    qtbot.waitUntil(lambda: dock.run.pause.isEnabled(), timeout=SLOW)
+    assert not dock.start.isVisibleTo(dock)
+    dock.new_study()
+    out = tmp_path / "second"
+    dock.draft.set(features=str(cohort / "features"), goal="pretrain", out=str(out))
+    qtbot.waitUntil(lambda: dock.start.isEnabled(), timeout=SLOW)
+    dock.start.click()
+    assert dock.study == out
+    qtbot.waitUntil(lambda: "Waits for another study" in dock.run.stands.text())
+    assert [one.folder.path for one in dock.queue.waiting()] == [
+        recorded.folder.path,
+        out,
+    ]
+    assert dock.run.pause.text() == "Leave the queue"
+    dock.run.pause.click()
+    qtbot.waitUntil(lambda: len(dock.queue.waiting()) == 1, timeout=SLOW)
+    qtbot.waitUntil(lambda: dock.start.isVisibleTo(dock), timeout=SLOW)
+
+
 def test_discard_asks_first(open_train, recorded, qtbot):
     recorded.say("running")
     recorded.hold()
@@ -413,6 +467,38 @@ def test_how_a_study_stands(recorded, status, held, wanted, served, before, phas
     assert phase is phase_of(
         state, held=held, wanted=wanted, served=served, before=before
     )
+
+
+def test_it_ended_though_nobody_took_note(recorded, tmp_path):
+    """What starts studies was killed: what became of the study is in its folder."""
+    queue = StudyQueue(tmp_path / "studies.json")
+    reader = StudyReader(recorded.folder.path, queue)
+    asked = QueuedStudy(str(recorded.folder.path), wanted=True, added=1000.0)
+    queue.file.write_text(json.dumps([asdict(asked)]))
+    recorded.say("finished", stage="report", when=2000.0)
+    assert reader.look().phase is Phase.FINISHED
+    # Asked again since, it has not begun.
+    recorded.say("finished", stage="report", when=500.0)
+    assert reader.look().phase is Phase.LOST
+
+
+def test_curves_of_patch_training(recorded, tmp_path):
+    """Patches are another kind of thing to learn from, with epochs of their own."""
+    recorded.say("running")
+    recorded.hold()
+    lines = [
+        {**one, "event": "patchepoch", "patches_per_second": 80.0}
+        for one in epochs([2.0, 1.5])
+    ]
+    for line in lines:
+        del line["slides_per_second"]
+    recorded.tell(*lines, validation(2, rank=5.0))
+    look = StudyReader(
+        recorded.folder.path, StudyQueue(tmp_path / "studies.json")
+    ).look()
+    assert look.training.loss == [(1.0, 2.0), (2.0, 1.5)]
+    assert look.training.rank == [(2.0, 5.0)]
+    assert "80 patches per second" in progress_words(look)
 
 
 # Words, and whether everybody can use it
