@@ -5,67 +5,25 @@ import itertools
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from _engine import Clocked, first
 from _figures import Figures
 
-from spt_core.engine.client import EngineClient, EngineState
 from spt_core.engine.protocol import (
-    END_TYPES,
     Analyse,
     Analysed,
     AskWithout,
     CheckFaithfulness,
-    Failed,
     MapTissue,
     Predicted,
-    Reply,
-    Request,
     Started,
     Step,
     Working,
 )
 from spt_core.patches import EncodeSettings, encode_slide
 from spt_core.sample import write_sample_slide
-
-
-class Clocked:
-    """An engine whose replies are kept with the seconds since the request."""
-
-    def __init__(self) -> None:
-        self.engine = EngineClient()
-
-    def run(self, request: Request) -> list[tuple[float, Reply]]:
-        seen = self.run_to_its_end(request)
-        if isinstance(seen[-1][1], Failed):
-            raise SystemExit(f"{request}: {seen[-1][1]}")
-        return seen
-
-    def run_to_its_end(self, request: Request) -> list[tuple[float, Reply]]:
-        began = time.perf_counter()
-        number = self.engine.submit(request)
-        seen: list[tuple[float, Reply]] = []
-        while not seen or not isinstance(seen[-1][1], END_TYPES):
-            for received in self.engine.poll():
-                if received.request == number:
-                    seen.append((time.perf_counter() - began, received.message))
-            time.sleep(0.005)
-        return seen
-
-
-def first(
-    heard: list[tuple[float, Reply]],
-    kind: type,
-    fits: Callable[[Any], bool] = lambda _: True,
-) -> float:
-    return next(
-        seconds
-        for seconds, message in heard
-        if isinstance(message, kind) and fits(message)
-    )
 
 
 def is_whole(predicted: Predicted) -> bool:
@@ -95,12 +53,9 @@ def main() -> None:
             pass
         clocked = Clocked()
         began = time.perf_counter()
-        clocked.engine.start()
-        while clocked.engine.state != EngineState.READY:
-            time.sleep(0.01)
+        clocked.start()
         figures.add("started to ready", time.perf_counter() - began, "s", goal="< 8")
-        # It is warming up, as while somebody looks for a slide to open.
-        clocked.run_to_its_end(MapTissue(folder / "nothing.h5", ""))
+        clocked.warm_up(folder)
         figures.add("started to warm", time.perf_counter() - began, "s")
         model = Path(args.model)
         work = Analyse(slide, slide.name, folder / "features", model=model)

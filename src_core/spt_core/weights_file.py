@@ -2,6 +2,7 @@
 
 import argparse
 import pickle
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,6 +25,7 @@ _WRAPPINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("model.backbone.", ("model.proj.", "criterion.", "train_loss.", "val_loss.")),
     ("module.", ()),
 )
+_UNKNOWN_CLASS = re.compile(r"(?:GLOBAL|Unsupported class:?) ([\w.]+)")
 _LISTED = 8
 
 
@@ -45,15 +47,27 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
     except pickle.UnpicklingError as error:
-        reason = str(error).splitlines()[0]
+        # What else torch says is of how to run what is in the file.
+        wanted = _UNKNOWN_CLASS.search(str(error))
+        if wanted is None:
+            raise InputError(
+                f"{path} cannot be read as weights: it is damaged, or no file of "
+                "weights. Take it again from where it came."
+            ) from error
         raise InputError(
             f"{path} cannot be read as weights: a pickle is read only where it holds "
-            f"weights and plain data, and this one does not ({reason}). Ask for a "
-            ".safetensors file of them."
+            f"weights and plain data, and this one asks for {wanted[1]}. "
+            "Ask for a .safetensors file of them."
         ) from error
     # Each library has its own errors for a damaged file.
     except Exception as error:
-        raise InputError(f"{path} cannot be read as weights: {error}") from error
+        # torch explains at length what may have happened.
+        reason = str(error).splitlines()[0].partition(". ")[0] if str(error) else ""
+        reason = reason or type(error).__name__
+        raise InputError(
+            f"{path} cannot be read as weights: it is damaged, or no file of weights "
+            f"({reason}). Take it again from where it came."
+        ) from error
     for key in _INSIDE:
         if isinstance(state, dict) and isinstance(state.get(key), dict):
             state = state[key]

@@ -1,9 +1,11 @@
 """Features of other tools: files made in exactly their form, read as they are."""
 
 import json
+import struct
 
 import h5py
 import numpy as np
+import pyarrow.parquet
 import pytest
 import torch
 import zarr
@@ -11,7 +13,7 @@ import zarr
 from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.learning.cohort import open_cohort
-from spt_core.tokens import read_index, read_tokens
+from spt_core.tokens import lazyslide_tiles, read_index, read_tokens
 from spt_core.tokens.converting import write_as
 
 G_RC = np.array([(0, 0), (0, 1), (1, 0), (2, 1), (2, 2)])
@@ -147,6 +149,42 @@ def test_lazyslides_table_by_zarr_alone(tmp_path):
     with pytest.raises(InputError, match="plip_tiles, uni_tiles"):
         read_tokens(root)
     assert not read_tokens(root / "tables" / "plip_tiles").facts.has_positions
+
+
+def tile(x, y, side):
+    """A tile's polygon, as LazySlide writes it."""
+    corners = [(x + side, y), (x + side, y + side), (x, y + side), (x, y)]
+    flat = np.array([*corners, corners[0]], "<f8").tobytes()
+    return struct.pack("<BIII", 1, 3, 1, 5) + flat
+
+
+def test_lazyslides_tiles_where_pyarrow_is(tmp_path, monkeypatch, capsys):
+    root = tmp_path / "s.zarr"
+    group = zarr.open_group(root, mode="w")
+    group.attrs["tile_spec"] = {
+        "tiles": {"width": 128, "height": 128, "stride_width": 128, "mpp": 0.5}
+    }
+    numbers = np.arange(len(X))[::-1] + 7
+    table = group.create_group("tables/uni_tiles")
+    table.create_array("X", data=X)
+    table.create_array("obs/tile_id", data=numbers)
+    polygons = [tile(x, y, 512) for x, y in corners(512)[::-1]]
+    columns = {"tile_id": numbers[::-1], "geometry": polygons}
+    (root / "shapes" / "tiles").mkdir(parents=True)
+    places = root / "shapes" / "tiles" / "shapes.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns), places)
+    tokens = check(root, "LazySlide")
+    np.testing.assert_array_equal(tokens.xy, corners(512))
+    facts = tokens.facts
+    assert (facts.mpp, facts.patch_size, facts.l0_patch_xy) == (0.5, 128, (512, 512))
+    columns["tile_id"] = numbers[::-1] + 1
+    pyarrow.parquet.write_table(pyarrow.table(columns), places)
+    with pytest.raises(InputError, match="not those of its features"):
+        read_tokens(root)
+    monkeypatch.setattr(lazyslide_tiles, "find_spec", lambda name: None)
+    assert not read_tokens(root).facts.has_positions
+    assert main(["info", str(root)]) == 0
+    assert "pip install pyarrow" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_pt_that_would_run_code_is_refused_and_a_view_is_not_misread(tmp_path):

@@ -66,7 +66,8 @@ def canonical(name: str) -> str:
 @pytest.mark.parametrize(
     ("folders", "extras"),
     [
-        (["napari_spt", "src_core", "scripts"], []),
+        # Without the extra, places of LazySlide's tiles are left out, and that is said.
+        (["napari_spt", "src_core", "scripts"], ["lazyslide"]),
         (["tests"], ["test"]),
         (["benchmarks"], ["bench"]),
     ],

@@ -66,7 +66,10 @@ def test_the_encoder_sees_raman_channels_by_their_formula(tmp_path):
 
 def test_named_raman_channels_need_not_be_asked_for(tmp_path):
     path = tmp_path / "raman.ome.tif"
-    raman_slide(path, names=("CH3", "CH2"))
+    stored = raman_slide(path, names=("CH3", "CH2"))
+    channels = open_slide(path).channels
+    assert [one.name for one in channels] == ["CH3", "CH2"]
+    np.testing.assert_array_equal(np.asarray(channels[1].pyramid[0]), stored[1])
     _, tokens = encoded(path, tmp_path, SETTINGS)
     assert tokens.facts.channels == "srh"
     assert tokens.facts.stain_done is None
@@ -75,6 +78,8 @@ def test_named_raman_channels_need_not_be_asked_for(tmp_path):
 def test_three_of_four_dyes_are_chosen(tmp_path):
     path = tmp_path / "dyes.zarr"
     chosen = dye_slide(path)[[3, 0, 1]].astype(float)
+    channels = open_slide(path, channels="Cy5,DAPI,FITC").channels
+    assert [one.name for one in channels] == list(DYES)
     low, high = np.percentile(chosen, (1, 99.9), axis=(1, 2))[..., None, None]
     want = np.clip((chosen - low) / (high - low), 0, 1) * 255
     settings = replace(FINE, channels="Cy5,DAPI,FITC")

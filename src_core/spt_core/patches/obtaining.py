@@ -107,6 +107,10 @@ def unpack_encoders(folder: Path, names: Iterable[str] = ()) -> list[str]:
         listed = json.loads((folder / LIST).read_text("utf-8"))["encoders"]
         files = {str(one["name"]): one for one in listed}
         hashes = {name: str(one["sha256"]) for name, one in files.items()}
+    except FileNotFoundError:
+        raise InputError(
+            f"{folder} is not a folder of 'spt encoders pack': it has no {LIST}."
+        ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{folder} is not a folder of 'spt encoders pack' ({LIST}: {error})."

@@ -1,6 +1,7 @@
 """Fetching an encoder's weights, when asked."""
 
 import hashlib
+import socket
 import urllib.request
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -42,7 +43,7 @@ def fetch(
             state = read_weights(path)
         elif source.startswith("https://"):
             path = Path(temporary) / source.rsplit("/", 1)[-1]
-            yield from _download(source, path)
+            yield from _download(card.name, source, path)
             state = read_weights(path)
         else:
             raise InputError(
@@ -56,8 +57,14 @@ def fetch(
 def _from_hub(card: EncoderCard, folder: Path) -> Path:
     """Download one file of a repository, with the user's own token if there is one."""
     import huggingface_hub
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+    )
 
+    # Offline it tells of each attempt; what is to be said is said once, below.
+    huggingface_hub.utils.logging.set_verbosity_error()
     owner, repository, file = card.weights.removeprefix(HUB).split("/", 2)
     try:
         found = huggingface_hub.hf_hub_download(
@@ -72,15 +79,18 @@ def _from_hub(card: EncoderCard, folder: Path) -> Path:
     # Offline, a proxy, a full disk: each layer of the library has its own errors.
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if isinstance(error, LocalEntryNotFoundError):
+            reason = "it cannot be reached from here"
+        terms = ", where its terms are to be accepted," if card.gated else ""
         raise InputError(
             f"{card.name} cannot be fetched from {card.page} ({reason}). Fetch {file} "
-            f"there on another computer, and 'spt encoders get {card.name} --from "
-            f"{file}' here."
+            f"there{terms} on another computer, and 'spt encoders get {card.name} "
+            f"--from {file}' here."
         ) from error
     return Path(found)
 
 
-def _download(address: str, target: Path) -> Generator[Progress, None, None]:
+def _download(name: str, address: str, target: Path) -> Generator[Progress, None, None]:
     digest = hashlib.sha256()
     try:
         with urllib.request.urlopen(address, timeout=60) as answer:
@@ -95,7 +105,10 @@ def _download(address: str, target: Path) -> Generator[Progress, None, None]:
         if not digest.hexdigest().startswith(expected):
             raise InputError(f"What came from {address} is damaged: try again.")
     except OSError as error:
+        reason = getattr(error, "reason", None) or error
+        if isinstance(reason, socket.gaierror):
+            reason = "it cannot be reached from here"
         raise InputError(
-            f"{address} cannot be fetched ({error}). Fetch it on another computer and "
-            "give it with --encoder-weights FILE."
+            f"{address} cannot be fetched ({reason}). Fetch it on another computer, "
+            f"and 'spt encoders get {name} --from {target.name}' here."
         ) from error

@@ -56,8 +56,8 @@ _OVERVIEW_PIXELS = 512
 
 
 @dataclass
-class _Level:
-    """One zarr array and where y, x and the channels are in it."""
+class ArrayLevel:
+    """One array, such as zarr's, and where y, x and the channels are in it."""
 
     array: Any
     axes: str
@@ -107,7 +107,7 @@ class ArraySource:
 
     path: Path
     reader: str
-    levels: list[_Level]
+    levels: list[ArrayLevel]
     raw_mpp_xy: tuple[float, float] | None
     has_alpha: bool = False
     channels: Sequence[ChannelFacts] = ()
@@ -279,7 +279,7 @@ def _tiff_source(
         raise unsupported(path.name, why)
     turn = Orientation.of(int(page.tags.valueof("Orientation", 1)))
     levels = [
-        _Level(zarr.open(series.aszarr(level=i), mode="r"), level.axes, turn)
+        ArrayLevel(zarr.open(series.aszarr(level=i), mode="r"), level.axes, turn)
         for i, level in enumerate(series.levels)
     ]
     page = tiff.pages[0]
@@ -299,7 +299,7 @@ def _tiff_source(
         levels,
         mpp_xy,
         has_alpha=samples == 4,
-        channels=_fitting(channels, levels[0], is_rgb=samples > 1),
+        channels=fitting(channels, levels[0], is_rgb=samples > 1),
         properties={"tiff.ImageDescription": page.description},
         tiff=tiff,
         notes=cut_short(tiff, series.pages),
@@ -320,8 +320,8 @@ def open_ome_zarr(path: Path, recipe: str | None = None) -> ArraySource:
 
     group = zarr.open(str(path), mode="r")
     if isinstance(group, zarr.Array):
-        level = _Level(group, _likely_axes(group.shape))
-        known = _fitting((), level)
+        level = ArrayLevel(group, _likely_axes(group.shape))
+        known = fitting((), level)
         return ArraySource(path, "zarr", [level], None, channels=known, asked=recipe)
     attributes: dict[str, Any] = dict(group.attrs)
     attributes = attributes.get("ome", attributes)
@@ -332,7 +332,7 @@ def open_ome_zarr(path: Path, recipe: str | None = None) -> ArraySource:
     names = [a["name"] if isinstance(a, dict) else a for a in axes_list]
     axes = "".join(names).upper()
     levels = [
-        _Level(group[dataset["path"]], axes) for dataset in multiscale["datasets"]
+        ArrayLevel(group[dataset["path"]], axes) for dataset in multiscale["datasets"]
     ]
     channels = from_omero(attributes.get("omero", {}).get("channels", []))
     return ArraySource(
@@ -340,7 +340,7 @@ def open_ome_zarr(path: Path, recipe: str | None = None) -> ArraySource:
         "zarr",
         levels,
         _zarr_mpp(multiscale["datasets"][0], axes_list, axes),
-        channels=_fitting(channels, levels[0]),
+        channels=fitting(channels, levels[0]),
         asked=recipe,
     )
 
@@ -361,8 +361,8 @@ def _likely_axes(shape: tuple[int, ...]) -> str:
     )
 
 
-def _fitting(
-    facts: Sequence[ChannelFacts], level: _Level, *, is_rgb: bool = False
+def fitting(
+    facts: Sequence[ChannelFacts], level: ArrayLevel, *, is_rgb: bool = False
 ) -> tuple[ChannelFacts, ...]:
     """What is known of a level's channels; none where it is one picture in colour."""
     shape = level.array.shape

@@ -56,6 +56,11 @@ class ChannelView:
         ``srh`` and ``chosen`` are what somebody asks for.
         """
         count = overview.shape[-1]
+        facts = channels or [ChannelFacts()] * count
+        usual = [(255, 255, 255)] if count == 1 else _COLOURS
+        colours = tuple(
+            one.colour or usual[number % len(usual)] for number, one in enumerate(facts)
+        )
         if chosen:
             is_dye = bool(channels)
             ranges = [
@@ -64,25 +69,19 @@ class ChannelView:
                 )
                 for number in range(count)
             ]
-            return cls(False, tuple(ranges), chosen=chosen)
-        if srh is not None:
-            return cls(False, srh=srh)
+            return cls(False, tuple(ranges), colours, chosen=chosen)
         if not channels and count == 3 and overview.dtype == np.uint8:
             return cls(direct=True)
         if not channels and count == 3:
             # One window for all three keeps the balance of the colours.
             return cls(False, (_window(overview, low=None),) * 3, RGB)
-        facts = channels or [ChannelFacts()] * count
-        windows = [
+        windows = tuple(
             one.limits or _window(overview[..., number], low=1.0, is_dye=bool(channels))
             for number, one in enumerate(facts)
-        ]
-        usual = [(255, 255, 255)] if count == 1 else _COLOURS
-        colours = [
-            one.colour or usual[number % len(usual)] for number, one in enumerate(facts)
-        ]
-        srh = srh_channels(facts) if overview.dtype == np.uint16 else None
-        return cls(False, tuple(windows), tuple(colours), srh)
+        )
+        if srh is None and overview.dtype == np.uint16:
+            srh = srh_channels(facts)
+        return cls(False, windows, colours, srh)
 
     def rgb(self, pixels: NDArray) -> Pixels:
         """Turn ``(y, x, c)`` into ``(y, x, 3)`` uint8."""

@@ -13,6 +13,7 @@ from spt_core.slides.names import is_slide_name
 _log = logging.getLogger(__name__)
 
 _DICOM = ".dcm"
+_MAGIC_AT, _MAGIC = 128, b"DICM"
 
 
 def slides_in(
@@ -56,6 +57,15 @@ def dicom_files(folder: Path) -> list[Path]:
     return [path for path in _visible(folder) if _is_dicom(path)]
 
 
+def is_dicom(path: Path) -> bool:
+    """Whether a file begins as DICOM files do."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAGIC_AT + len(_MAGIC))[_MAGIC_AT:] == _MAGIC
+    except OSError:
+        return False
+
+
 def _first_of_each_series(files: Iterable[Path]) -> dict[Path, str | None]:
     """The first file of each series; a file that cannot be read represents itself."""
     found: dict[str, Path] = {}
@@ -75,14 +85,20 @@ def _is_one_series(firsts: dict[Path, str | None]) -> bool:
 def _series(path: Path) -> str | None:
     if proving.is_on():
         try:
-            return proving.series_of(path)
+            found = proving.series_of(path)
         except proving.ReaderLostError:
             return None
-    try:
-        with openslide.OpenSlide(path) as slide:
-            return slide.properties.get("dicom.SeriesInstanceUID")
-    except (openslide.OpenSlideError, OSError):
-        return None
+    else:
+        try:
+            with openslide.OpenSlide(path) as slide:
+                found = slide.properties.get("dicom.SeriesInstanceUID")
+        except (openslide.OpenSlideError, OSError):
+            found = None
+    if found or not is_dicom(path):
+        return found
+    from spt_core.slides.dicom_source import series_of
+
+    return series_of(path)
 
 
 def _has_others(folder: Path, above: frozenset[tuple[int, int]]) -> bool:

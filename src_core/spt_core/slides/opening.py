@@ -12,7 +12,7 @@ from spt_core import proving
 from spt_core.errors import InputError
 from spt_core.slides import slide_errors
 from spt_core.slides.array_source import is_ome_zarr, open_ome_zarr, open_tiff
-from spt_core.slides.folders import dicom_files, slides_in
+from spt_core.slides.folders import dicom_files, is_dicom, slides_in
 from spt_core.slides.openslide_source import OpenSlideSource
 from spt_core.slides.recipe import RecipeError, asked_recipe
 from spt_core.slides.slide import Slide
@@ -158,12 +158,16 @@ def _open_source(path: Path, title: str, recipe: str | None) -> PixelSource:
     except (openslide.OpenSlideError, OSError, ValueError) as error:
         _log.debug("%s: %s", path, error)
         refused = error
+        if is_dicom(path):
+            return _open_dicom(path, title, recipe)
         if not _is_compressed_otherwise(path):
             if isinstance(_reading_error(path), PermissionError):
                 raise slide_errors.why_not(path, title, error) from error
             raise slide_errors.damaged(title, beside=_companions(path)) from error
     if source is not None and not _is_better_read_by_tifffile(source):
         return _choosing(source, recipe, title)
+    if source is None and is_dicom(path):
+        return _open_dicom(path, title, recipe)
     try:
         return open_tiff(path, recipe)
     except RecipeError as error:
@@ -178,6 +182,24 @@ def _open_source(path: Path, title: str, recipe: str | None) -> PixelSource:
             _log.debug("%s stays with openslide: %s", path, error)
             return _choosing(source, recipe, title)
         raise slide_errors.why_not(path, title, refused or error) from error
+
+
+def _open_dicom(path: Path, title: str, recipe: str | None) -> PixelSource:
+    """What openslide refuses of DICOM, or why it cannot be shown."""
+    from spt_core.slides.dicom_source import open_dicom  # other formats wait for none
+
+    try:
+        return open_dicom(path, recipe)
+    except RecipeError as error:
+        raise InputError(f"{title} {error}") from error
+    except SlideError as error:
+        raise SlideError(
+            error.reason, str(error).replace(path.name, title, 1)
+        ) from error
+    # pydicom raises whatever the damage leads it to.
+    except Exception as error:
+        _log.debug("%s: %s", path, error)
+        raise slide_errors.damaged(title, "DICOM file") from error
 
 
 def _choosing(

@@ -7,6 +7,7 @@ from typing import Any
 
 from spt_core.errors import InputError
 from spt_core.tokens.feature_file import TokenIndex, read_index
+from spt_core.tokens.lazyslide_tiles import can_read_tiles
 
 _FACTS = {
     "encoder": "encoder",
@@ -81,6 +82,8 @@ def feature_lines(title: str, about: dict[str, Any]) -> list[str]:
             f"  positions     {about['without_positions']} of {about['files']} do not "
             "say where their patches lie: models see them without positions"
         )
+        if "LazySlide" in about["written_by"] and not can_read_tiles():
+            lines.append("                ('pip install pyarrow', and they are read)")
     elif "xy" in about["assumed"]:
         lines.append(
             "  positions     relative: maps need 'spt convert' with --slide-mpp"

@@ -1,5 +1,7 @@
 """LazySlide's tables of features in a folder of SpatialData, by zarr alone.
 
+LazySlide itself, and what it stands on, would bring other versions of dask and pandas.
+
 Such a folder may come from anywhere: every file of a table must be its own, and no
 more is unpacked than its numbers take.
 """
@@ -12,7 +14,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 from spt_core.errors import InputError
 from spt_core.tokens.foreign import ForeignFile
 from spt_core.tokens.lattice import likely_step
+from spt_core.tokens.lazyslide_tiles import read_tiles, tile_spec
 from spt_core.tokens.rows import ZarrRows
 from spt_core.tokens.schema import check_matrix, check_places, check_size
 from spt_core.tokens.tokens import TokenFacts
@@ -71,7 +74,47 @@ def read_lazyslide(path: Path) -> ForeignFile:
         l0_xy = _places(name, open_checked(name, table / "obsm" / "spatial"), count)
         step = likely_step(l0_xy)
         facts = replace(facts, has_positions=True, l0_patch_xy=step, l0_step_xy=step)
-    return ForeignFile(l0_xy, facts, rows)
+        return ForeignFile(l0_xy, facts, rows)
+    return _by_tiles(name, slide, table, ForeignFile(l0_xy, facts, rows))
+
+
+def _by_tiles(name: str, slide: Path, table: Path, held: ForeignFile) -> ForeignFile:
+    """The same with places and sizes, where the slide's tiles are there to be read."""
+    region, numbers = "tiles", table / "obs" / "tile_id"
+    tiles = read_tiles(slide, region) if numbers.exists() else None
+    if tiles is None:
+        return held
+    wanted = np.asarray(open_checked(name, numbers)[:])
+    order = np.argsort(tiles.ids)
+    at = np.searchsorted(tiles.ids, wanted, sorter=order)
+    rows = order[np.minimum(at, len(order) - 1)] if len(order) else order
+    if len(wanted) != len(held.l0_xy) or not np.array_equal(tiles.ids[rows], wanted):
+        raise InputError(f"{name}: its tiles are not those of its features.")
+    spec = tile_spec(slide, region)
+    side, stride, mpp = (spec.get(k) for k in ("width", "stride_width", "mpp"))
+    facts = replace(
+        held.facts,
+        has_positions=True,
+        l0_patch_xy=tiles.l0_size_xy,
+        l0_step_xy=tiles.l0_size_xy,
+    )
+    if _is_size(side):
+        facts = replace(facts, patch_size=round(side))
+        if _is_size(stride):
+            step_xy = (round(one * stride / side) for one in tiles.l0_size_xy)
+            x, y = (max(1, one) for one in step_xy)
+            facts = replace(facts, l0_step_xy=(x, y))
+        if _is_size(mpp):
+            facts = replace(facts, mpp=float(mpp), patch_um=float(mpp * side))
+    return ForeignFile(tiles.l0_xy[rows], facts, held.rows)
+
+
+def _is_size(value: Any) -> TypeGuard[int | float]:
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and 0 < value < 2**20
+    )
 
 
 def _places(name: str, spatial: Any, count: int) -> NDArray[np.int64]:

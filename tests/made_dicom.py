@@ -1,0 +1,84 @@
+"""DICOM pictures for tests, written by pydicom."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from pydicom.dataset import Dataset, FileDataset, FileMetaDataset
+from pydicom.encaps import encapsulate
+from pydicom.uid import (
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+    VLWholeSlideMicroscopyImageStorage,
+    generate_uid,
+)
+
+TILE = 256
+
+
+def write_dicom(
+    path: Path,
+    picture: np.ndarray,
+    *,
+    syntax: str = ExplicitVRLittleEndian,
+    encode: Callable[[np.ndarray], bytes] = np.ndarray.tobytes,
+    tiled: bool = True,
+    dyes: Sequence[str] = (),
+    mpp: float = 0.5,
+) -> Path:
+    """Write ``(y, x, 3)`` in colour or ``(c, y, x)`` of channels, in tiles or whole."""
+    samples = picture.shape[-1] if picture.shape[-1] == 3 else 1
+    planes = [picture] if samples == 3 else list(picture)
+    height, width = planes[0].shape[:2]
+    frames = [tile for one in planes for tile in (_tiles(one) if tiled else [one])]
+    meta = FileMetaDataset()
+    meta.TransferSyntaxUID = syntax
+    meta.MediaStorageSOPClassUID = VLWholeSlideMicroscopyImageStorage
+    meta.MediaStorageSOPInstanceUID = generate_uid()
+    data = FileDataset(str(path), {}, file_meta=meta, preamble=b"\0" * 128)
+    data.SOPClassUID = meta.MediaStorageSOPClassUID
+    data.SOPInstanceUID = meta.MediaStorageSOPInstanceUID
+    data.SeriesInstanceUID = "1.2.3"
+    data.PatientName, data.Modality = "Planted^Name", "SM"
+    data.ImageType = ["ORIGINAL", "PRIMARY", "VOLUME", "NONE"]
+    data.Rows, data.Columns = frames[0].shape[:2]
+    data.NumberOfFrames, data.SamplesPerPixel = len(frames), samples
+    data.PhotometricInterpretation = "RGB" if samples == 3 else "MONOCHROME2"
+    if samples == 3:
+        data.PlanarConfiguration = 0
+    data.BitsAllocated = data.BitsStored = 8 * picture.itemsize
+    data.HighBit, data.PixelRepresentation = data.BitsStored - 1, 0
+    if tiled:
+        data.TotalPixelMatrixRows, data.TotalPixelMatrixColumns = height, width
+        data.DimensionOrganizationType = "TILED_FULL"
+    data.OpticalPathSequence = [Dataset() for _ in dyes]
+    for number, (one, dye) in enumerate(
+        zip(data.OpticalPathSequence, dyes, strict=True)
+    ):
+        one.OpticalPathIdentifier = str(number)
+        one.OpticalPathDescription = dye
+    measures, shared = Dataset(), Dataset()
+    measures.PixelSpacing = [mpp / 1000, mpp / 1000]
+    shared.PixelMeasuresSequence = [measures]
+    data.SharedFunctionalGroupsSequence = [shared]
+    encoded = [encode(np.ascontiguousarray(one)) for one in frames]
+    if syntax in (ExplicitVRLittleEndian, ImplicitVRLittleEndian):
+        data.PixelData = b"".join(encoded)
+    else:
+        data.PixelData = encapsulate(encoded)
+        data["PixelData"].is_undefined_length = True
+    data["PixelData"].VR = "OB" if picture.itemsize == 1 else "OW"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data.save_as(path, enforce_file_format=True)
+    return path
+
+
+def _tiles(picture: np.ndarray) -> list[np.ndarray]:
+    found = []
+    for y in range(0, picture.shape[0], TILE):
+        for x in range(0, picture.shape[1], TILE):
+            tile = np.zeros((TILE, TILE, *picture.shape[2:]), picture.dtype)
+            part = picture[y : y + TILE, x : x + TILE]
+            tile[: part.shape[0], : part.shape[1]] = part
+            found.append(tile)
+    return found
