@@ -27,7 +27,7 @@ from spt_core.tokens import layout
 from tests.core.learning.runs import TINY
 from tests.core.patches.conftest import SETTINGS, make_slide, pixels_encoder
 from tests.events import run_through
-from tests.made_channels import MPP, SIDE, dye_slide, raman_slide
+from tests.made_channels import DYES, MPP, SIDE, dye_slide, raman_slide
 
 # 64 pixels at 0.5 µm are level-0 pixels: nothing is resampled.
 FINE = replace(SETTINGS, patch_size=64, target_mpp=MPP)
