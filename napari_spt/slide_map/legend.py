@@ -74,7 +74,7 @@ class _Names(QWidget):
     def take_room(self) -> None:
         """As high as its rows; a scroll area asks nobody for that."""
         height = self.flow.heightForWidth(self.width())
-        if self.height() != height:
+        if self.minimumHeight() != height or self.maximumHeight() != height:
             self.setFixedHeight(height)
 
     def resizeEvent(self, event) -> None:

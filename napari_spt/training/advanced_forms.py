@@ -91,7 +91,9 @@ class AdvancedForms(QWidget):
                         QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
                     )
                 setting = settings_of(SETTINGS[part][0])[row.name]
-                if (setting.length or 1) > 2:  # no room beside its name
+                if setting.kind is bool:  # which says its own name
+                    layout.addWidget(native)
+                elif setting.length:  # no room beside its name
                     layout.addWidget(text(row.label))
                     layout.addWidget(native)
                 else:
@@ -145,6 +147,10 @@ def _explained(cls: type, name: str) -> str:
         usual = setting.hint.automatic
     elif isinstance(usual, bool):
         usual = "yes" if usual else "no"
+    elif setting.hint.choice_labels:
+        usual = dict(
+            zip(setting.hint.choices, setting.hint.choice_labels, strict=True)
+        )[usual]
     elif isinstance(usual, tuple):
         between = " to " if setting.hint.is_range else ", "
         usual = between.join(f"{part:g}" for part in usual)

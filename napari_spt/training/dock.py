@@ -5,26 +5,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari.utils.notifications import show_info
-from qtpy.QtCore import QEvent, QSize, Qt
+from qtpy.QtCore import Qt
 from qtpy.QtWidgets import (
     QDockWidget,
-    QFrame,
     QHBoxLayout,
     QPushButton,
-    QScrollArea,
     QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
 
 from napari_spt.parts.background import run_in_background
-from napari_spt.parts.focus_ring import FocusRing
 from napari_spt.parts.settings import remember, remembered
+from napari_spt.parts.side_dock import SideDock
 from napari_spt.parts.tabs import Tabs
 from napari_spt.parts.tool_style import ground_of, ink_of, tool_style
 from napari_spt.parts.viewing import kept_with
-from napari_spt.parts.wheel import CalmWheel
-from napari_spt.parts.widgets import Column, text
+from napari_spt.parts.widgets import Text, text
 from napari_spt.training.data_panel import DataPanel
 from napari_spt.training.draft import StudyDraft
 from napari_spt.training.goal_panel import GoalPanel
@@ -51,21 +48,17 @@ from spt_core.studies.study_settings import StudySettings
 if TYPE_CHECKING:
     from napari.viewer import Viewer
 
-NARROWEST, NARROWEST_LINES = 340, 18
-TALL = 600
 CHOSEN = "training_study"
 DATA, GOAL, VIEWS, RUN, RESULT = "Data", "Goal", "Views", "Run", "Result"
 ENDED = (Phase.FINISHED, Phase.STOPPED)
 
 
-class TrainDock(QWidget):
+class TrainDock(SideDock):
     """Pages over one draft and one watched study; what they want is done here."""
 
     def __init__(self, napari_viewer: "Viewer") -> None:
         super().__init__()
         self.viewer = napari_viewer
-        self.is_closed = False
-        self._was_docked = False
         self._phase: Phase | None = None
         self._close_other()
         self.queue = known_studies()
@@ -96,16 +89,15 @@ class TrainDock(QWidget):
         self.why_not = text("", "What is missing before it can start")
         self.copy = QPushButton("Copy as command")
         self.copy.setToolTip("The same study for a terminal, on the clipboard")
+        self.command = Text()  # to be read: breaks are in it that no shell knows
+        self.command.setAccessibleName("The command that was copied")
+        self.command.setTextFormat(Qt.TextFormat.PlainText)
         self.footer = text(NOT_FOR_DIAGNOSIS)
 
     def _lay_out(self) -> None:
-        column = Column()
-        box = QVBoxLayout(column)
-        box.setContentsMargins(10, 8, 10, 10)
-        box.setSpacing(6)
-        box.addWidget(self.list)
-        box.addWidget(self.tabs)
-        box.addStretch(1)
+        self.box.addWidget(self.list)
+        self.box.addWidget(self.tabs)
+        self.box.addStretch(1)
         for name, page in (
             (DATA, self.data),
             (GOAL, self.goal),
@@ -124,22 +116,10 @@ class TrainDock(QWidget):
             row.addWidget(button)
         foot.addWidget(self.why_not)
         foot.addLayout(row)
+        foot.addWidget(self.command)
         foot.addWidget(self.footer)
-        self.scroll = QScrollArea()
-        self.scroll.setWidgetResizable(True)
-        self.scroll.setFrameShape(QFrame.Shape.NoFrame)
-        self.scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.scroll.setWidget(column)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.setSpacing(0)
-        outer.addWidget(self.scroll)
-        outer.addWidget(self.foot)
-        self.rings = [FocusRing(column), FocusRing(self.foot)]
-        self.wheel = CalmWheel(self.scroll)
-        self.wheel.keep(column)
-        column.laid_out.connect(self._on_laid_out)
-        self._keep_wide()
+        self.lay_below(self.foot)
+        self.settle(self.footer)
 
     def _connect(self) -> None:
         self.data.checked.connect(self.show_start)
@@ -323,13 +303,18 @@ class TrainDock(QWidget):
         from spt_core.commands.written import study_command
 
         try:
-            words = study_command(self.draft.settings())
-        except InputError as error:
+            # Labels that were given here are where the command looks for them.
+            settings = self.draft.prepared_settings()
+            words = study_command(settings)
+        except (InputError, OSError) as error:
             self.why_not.setText(str(error))
             self.why_not.show()
             return
+        self.draft.out = settings.out  # it may be there by now, and is still ours
         QGuiApplication.clipboard().setText(words)
         self.copy.setText("Copied")
+        self.command.setText(words)
+        self.command.show()
 
     # What can be done now
 
@@ -347,26 +332,14 @@ class TrainDock(QWidget):
         )
         self.copy.setEnabled(self.draft.has_data)
         self.copy.setText("Copy as command")
+        self.command.hide()
         self.why_not.setText(problem)
         self.why_not.setVisible(bool(problem))
 
     # The window around it
 
-    def sizeHint(self) -> QSize:
-        return QSize(self.scroll.minimumWidth(), TALL)
-
-    def _keep_wide(self) -> None:
-        lines = NARROWEST_LINES * self.footer.fontMetrics().height()
-        bar = self.scroll.verticalScrollBar().sizeHint().width()
-        width = max(NARROWEST, lines) + bar
-        if width != self.scroll.minimumWidth():
-            self.scroll.setMinimumWidth(width)
-            self._use_theme()
-
-    def _on_laid_out(self) -> None:
-        self._keep_wide()
-        for ring in self.rings:
-            ring.follow()
+    def on_text_size(self, _width: int) -> None:
+        self._use_theme()
 
     def _use_theme(self, _event: object = None) -> None:
         theme = self.viewer.theme
@@ -384,22 +357,9 @@ class TrainDock(QWidget):
                 widget.setStyleSheet(style)
         self.run.use_colours(ink_of(theme), ground_of(theme))
         self.growth.use_colours(ink_of(theme), ground_of(theme))
-        for ring in self.rings:
-            ring.use_colour(ink_of(theme))
+        self.colour_rings(theme)
 
     # Coming and going
-
-    def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ParentChange:
-            # napari takes the widget out of its dock when the dock is closed.
-            if self.parent() is None and self._was_docked:
-                self.shut_down()
-            self._was_docked = self.parent() is not None
-        return super().event(event)
-
-    def closeEvent(self, event: QEvent) -> None:
-        self.shut_down()
-        super().closeEvent(event)
 
     def leave(self) -> None:
         """Make room for another dock of the same window."""
@@ -410,16 +370,11 @@ class TrainDock(QWidget):
         if above is not None:
             above.close()
 
-    def shut_down(self) -> None:
-        """Leave the window; a study that runs goes on."""
-        if self.is_closed:
-            return
-        self.is_closed = True
+    def leave_window(self) -> None:
+        """A study that runs goes on."""
         self.watcher.stop()
         self.data.stop()
         self.views.close_page()
         self.sampling.stop()
         self.draft.close()
-        for ring in self.rings:
-            ring.close_ring()
         self.viewer.events.theme.disconnect(self._use_theme)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from qtpy.QtCore import Qt
-from qtpy.QtGui import QImage, QPixmap
+from qtpy.QtGui import QColor, QImage, QPixmap
 from qtpy.QtWidgets import (
     QHBoxLayout,
     QLabel,
@@ -40,6 +40,7 @@ WHOSE = {
     "model": "<b>Your model.</b> ",
 }
 SIDE = 260
+BRIGHT = "yellow: four times the average"
 GROUND = (40, 40, 48)
 
 
@@ -57,6 +58,7 @@ class GrowthPanel(QWidget):
         # By pseudonym, for slides that are learned from without their labels.
         self.labels: Mapping[str, str] = {}
         self._is_newest = True
+        self._ground = GROUND
         self.empty = text(EMPTY)
         self.says = text("", "Which step is shown")
         self.plot, self.legend = MapPlot(), Legend()
@@ -109,6 +111,8 @@ class GrowthPanel(QWidget):
     def use_colours(self, ink: str, ground: str) -> None:
         """Those of napari's theme."""
         self.plot.use_colours(ink, ground)
+        self._ground = QColor(ground).getRgb()[:3]
+        self._show()
 
     def refresh(self) -> None:
         """Read what is new of the run."""
@@ -173,7 +177,7 @@ class GrowthPanel(QWidget):
         )
         self._show_points(found)
         self.looks.setText(attention_words(found))
-        self.picture.setPixmap(attention_picture(found))
+        self.picture.setPixmap(attention_picture(found, self._ground))
 
     def _show_points(self, found: Snapshot) -> None:
         values = [found.classes[one] if one >= 0 else None for one in found.y]
@@ -199,11 +203,13 @@ class GrowthPanel(QWidget):
 def attention_words(found: Snapshot) -> str:
     """On which slide the model is shown to look."""
     if found.held_out[found.attended]:
-        return "Where it looks on a slide that it does not learn from:"
-    return "Where it looks on one of its slides:"
+        return f"Where it looks on a slide that it does not learn from ({BRIGHT}):"
+    return f"Where it looks on one of its slides ({BRIGHT}):"
 
 
-def attention_picture(found: Snapshot) -> QPixmap:
+def attention_picture(
+    found: Snapshot, ground: tuple[int, int, int] = GROUND
+) -> QPixmap:
     """Attention from none to four times the average, one square per patch."""
     p = found.p - found.p.min(axis=0)
     # Of large slides some patches only: each is as large as the gap between them.
@@ -213,7 +219,7 @@ def attention_picture(found: Snapshot) -> QPixmap:
     low, high = LIMITS[TIMES_AVERAGE]
     rgba = heat((found.attention - low) / (high - low))
     picture = np.empty((rows, cols, 3), np.float32)
-    picture[:] = np.array(GROUND) / 255
+    picture[:] = np.array(ground) / 255
     alpha = rgba[:, 3:]
     picture[p[:, 0], p[:, 1]] = rgba[:, :3] * alpha + 0.6 * (1 - alpha)
     pixels = np.ascontiguousarray((picture * 255).round().astype(np.uint8))

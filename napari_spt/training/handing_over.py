@@ -28,7 +28,9 @@ def use_model(viewer: "Viewer", model: Path) -> "AnalysisDock":
     """Open the analysis dock, or bring it forward, with a model chosen."""
     dock = desk_of(viewer).dock
     if dock is None or dock.is_closed:
-        _, dock = viewer.window.add_plugin_dock_widget(PLUGIN, "Slide analysis")
+        _, dock = viewer.window.add_plugin_dock_widget(
+            PLUGIN, "Slide analysis", tabify=True
+        )
     else:
         dock.come_forward()
     dock.model.choose(model)
@@ -70,7 +72,9 @@ def map_slides(viewer: "Viewer", sources: "Sources") -> "SlideMapDock":
 
     found = _open_dock(viewer, lambda one: isinstance(one, SlideMapDock))
     if found is None:
-        _, found = viewer.window.add_plugin_dock_widget(PLUGIN, "Map of slides")
+        _, found = viewer.window.add_plugin_dock_widget(
+            PLUGIN, "Map of slides", tabify=True
+        )
     found.use(sources)
     return found
 

@@ -1,6 +1,7 @@
 """What is said of a run: where it stands, and what is to be done."""
 
 from napari_spt.training.reading import Look, Phase, Training
+from napari_spt.training.result_words import in_window
 from napari_spt.training.words import (
     COLLAPSED,
     FULL_DISK,
@@ -55,7 +56,7 @@ def explained(look: Look) -> str:
     if look.phase is Phase.RUNNING and state is not None:
         return progress_words(look)
     if look.phase in (Phase.FINISHED, Phase.STOPPED, Phase.DISCARDED) and state:
-        return plain(state.message)
+        return in_window(state.message)
     return ""
 
 

@@ -183,6 +183,8 @@ def test_labels_given_slide_by_slide(open_train, sample, tmp_path, qtbot):
         assert list(csv.DictReader(file)) == [
             {"slide": "sample", "label": "glandular", "patient": "p7"}
         ]
+    dock.copy_command()
+    assert str(tmp_path / "out/labels.csv") in dock.command.text()
     # Patients are remembered nowhere else.
     assert "p7" not in str(dock.draft.labels.plain())
 
@@ -214,6 +216,7 @@ def test_goals_settings_and_the_command(open_train, cohort, tmp_path):
     assert command.startswith("spt study ")
     assert "--learning-rate 0.001" in command
     assert "--split-ratio 0.5" in command
+    assert dock.command.text() == command  # and it is shown
     # An effort is a set of settings; what was changed by hand stays.
     dock.draft.set(effort="quick")
     assert dock.draft.settings().steps == 30

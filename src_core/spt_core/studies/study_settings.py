@@ -160,7 +160,8 @@ class StudySettings:
         Hint(
             "steps of each training; of 'both', of the second",
             above=0,
-            automatic="as spt train chooses them",
+            automatic="with labels 100 epochs and 500 steps at least; without 800 "
+            "and 1000",
         ),
     ] = None
     pretrain_steps: Annotated[
@@ -168,11 +169,16 @@ class StudySettings:
         Hint(
             "steps of the training without labels, of 'both'",
             above=0,
-            automatic="as spt train chooses them",
+            automatic="800 epochs, and 1000 steps at least",
         ),
     ] = None
     batch_size: Annotated[
-        int | None, Hint("slides in each step", above=0, automatic="as for spt train")
+        int | None,
+        Hint(
+            "slides in each step",
+            above=0,
+            automatic="with labels a quarter of them, 8 to 32; without, up to 256",
+        ),
     ] = None
     learning_rate: LearningRate = 3e-4
     standardise: Annotated[

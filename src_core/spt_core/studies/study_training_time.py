@@ -21,7 +21,7 @@ from spt_core.tokens import SlideLabel, TokenFacts, Tokens, write_tokens
 from spt_core.tokens.labels import Labels
 
 # Of the made-up slides: as few as show what a step takes.
-SLIDES, STEPS = 16, 10
+SLIDES, STEPS = 16, 6
 MOST_PATCHES = 2000
 # Looks of a training at its slides, and at how many at most.
 LOOKS, MOST_LOOKED_AT = 20, 512
