@@ -2,6 +2,8 @@
 
 import json
 import struct
+from argparse import Namespace
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -11,10 +13,12 @@ import torch
 import zarr
 
 from spt_core.cli import main
+from spt_core.commands.heatmap import _refuse_unplaced
 from spt_core.errors import InputError
 from spt_core.learning.cohort import open_cohort
 from spt_core.tokens import lazyslide_tiles, read_index, read_tokens
 from spt_core.tokens.converting import write_as
+from spt_core.tokens.tokens import TokenFacts
 
 G_RC = np.array([(0, 0), (0, 1), (1, 0), (2, 1), (2, 2)])
 X = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
@@ -105,7 +109,7 @@ def test_three_generations_of_stamp(tmp_path):
 
 def test_files_that_look_like_stamps_and_hold_pixels(tmp_path):
     path = h5(tmp_path / "a.h5", {"feats": X, "coords": corners(512).astype(np.int64)})
-    tokens = check(path, "feats in level-0 pixels")
+    tokens = check(path, "STAMP's names, in pixels")
     np.testing.assert_array_equal(tokens.xy, corners(512))
     assert tokens.facts.mpp is None
 
@@ -224,6 +228,15 @@ def test_a_bag_without_places_is_a_cohort_and_said_so(tmp_path, capsys):
     np.testing.assert_array_equal(again.x, X + 1)
     with pytest.raises(InputError, match="which stamp needs"):
         write_as("stamp", tmp_path / "b", again)
+
+
+def test_a_map_needs_pixels_of_the_slide(tmp_path):
+    facts = TokenFacts(has_positions=True, assumed=("xy",))
+    words = {"slide": None, "out": [Path("map.geojson")]}
+    with pytest.raises(InputError, match=r"'spt convert' with --slide-mpp"):
+        _refuse_unplaced(Namespace(**words), "s.h5", facts)
+    _refuse_unplaced(Namespace(**{**words, "out": [Path("map.png")]}), "s.h5", facts)
+    _refuse_unplaced(Namespace(**words), "s.h5", TokenFacts())
 
 
 @pytest.mark.parametrize("form", ["trident", "clam", "stamp"])

@@ -23,6 +23,7 @@ from spt_core.notice import NOT_FOR_DIAGNOSIS
 if TYPE_CHECKING:
     from spt_core.insight.exporting import Findings
     from spt_core.insight.inputs import Input
+    from spt_core.tokens import TokenFacts
 
 
 @dataclass(frozen=True)
@@ -107,11 +108,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
                 "them."
             )
         (given,) = predictor.inputs
-        if given.is_features and not read_index(given.path).facts.has_positions:
-            raise InputError(
-                f"{given.path.name} does not say where its patches lie, so there is no "
-                "map of them. 'spt predict' needs no positions."
-            )
+        if given.is_features:
+            _refuse_unplaced(args, given.path.name, read_index(given.path).facts)
         findings = console.follow(_find(predictor, given), unit="patch")
         console.say(f"{given.name}: {prediction_sentence(findings.prediction)}")
         unit = args.scale.replace("-", " ")
@@ -120,6 +118,24 @@ def run(args: argparse.Namespace, console: Console) -> int:
             console.say(f"Written: {path}")
     console.record({"event": "done", "files": [str(path) for path in args.out]})
     return 0
+
+
+def _refuse_unplaced(args: argparse.Namespace, name: str, facts: "TokenFacts") -> None:
+    """A map lies on the slide, so patches must."""
+    if not facts.has_positions:
+        raise InputError(
+            f"{name} does not say where its patches lie, so there is no map of them. "
+            "'spt predict' needs no positions."
+        )
+    is_picture = args.slide is None and all(
+        path.suffix.lower() == ".png" for path in args.out
+    )
+    if "xy" in facts.assumed and not is_picture:
+        raise InputError(
+            f"{name} says where its patches lie among themselves, and not in pixels of "
+            "the slide: 'spt convert' with --slide-mpp writes features that do. A PNG "
+            "without --slide needs no more than there is."
+        )
 
 
 def _find(predictor: Predictor, given: "Input") -> Generator[Any, None, "Findings"]:

@@ -115,7 +115,7 @@ def read_stamp(path: Path, file: h5py.File) -> ForeignFile:
             step = likely_step(l0_xy)
             facts = TokenFacts(
                 name=name, l0_patch_xy=step, l0_step_xy=step,
-                assumed=("l0_patch_xy",), source="feats in level-0 pixels",
+                assumed=("l0_patch_xy",), source="STAMP's names, in pixels",
             )  # fmt: skip
             return ForeignFile(l0_xy, facts, rows)
     return ForeignFile(*_from_um(name, coords, tile_um, tile_px, attributes), rows)
