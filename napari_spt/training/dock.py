@@ -185,13 +185,10 @@ class TrainDock(SideDock):
         except (InputError, OSError) as error:
             show_info(str(error))
             return
-        self.queue.add(folder.path, wanted=self._is_wanted(folder.path))
+        self.queue.know(folder.path)
         self._watch(folder.path)
         self.list.show_studies(self.queue.studies(), self.study)
         self.draft.take(settings)
-
-    def _is_wanted(self, path: Path) -> bool:
-        return any(Path(one.path) == path for one in self.queue.waiting())
 
     def new_study(self) -> None:
         """Put another together from the same slides."""

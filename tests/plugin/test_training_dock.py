@@ -384,7 +384,7 @@ def test_another_study_waits_and_leaves_the_queue(
     recorded.say("running")
     recorded.hold()
     _, dock = open_train()
-    dock.queue.add(recorded.folder.path, wanted=True)
+    dock.queue.add(recorded.folder.path)
     dock.open_study(str(recorded.folder.path))
     qtbot.waitUntil(lambda: dock.run.pause.isEnabled(), timeout=SLOW)
     assert not dock.start.isVisibleTo(dock)
@@ -426,7 +426,7 @@ def test_found_again_and_what_became_of_it(open_train, recorded, qtbot):
     recorded.say("running")
     viewer, dock = open_train()
     dock.open_study(str(recorded.folder.path))
-    dock.queue.add(recorded.folder.path, wanted=True)  # as when the power went
+    dock.queue.add(recorded.folder.path)  # as when the power went
     file = dock.queue.file
     file.write_text(re.sub(r'"added": [\d.]+', '"added": 1.0', file.read_text()))
     viewer.window.remove_dock_widget(dock)

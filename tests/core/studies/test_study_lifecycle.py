@@ -49,7 +49,7 @@ def at_work(queue, settings, stage):
     """A study in a process of its own that has come to a stage, and its processes."""
     folder = StudyFolder(settings.out)
     folder.begin(settings)
-    queue.add(folder.path, wanted=True)
+    queue.add(folder.path)
     serve_apart(queue)
 
     def is_there():
@@ -135,7 +135,7 @@ def test_when_one_is_killed_the_next_begins(cohort, queue, tmp_path):
     after.begin(study_of(cohort, after.path, "pretrain", labels=None, steps=2))
     first = study_of(cohort, tmp_path / "first", "pretrain", labels=None, steps=LONG)
     folder, pids = at_work(queue, first, "train")
-    queue.add(after.path, wanted=True)
+    queue.add(after.path)
     kill(pids[0])
     wait_for(lambda: after.state() and after.state().status == "finished", 120)
     assert folder.state().status == "running"
@@ -150,7 +150,7 @@ def test_the_process_that_starts_studies_is_killed(cohort, queue, tmp_path):
     after.begin(study_of(cohort, after.path, "pretrain", labels=None, steps=2))
     first = study_of(cohort, tmp_path / "first", "pretrain", labels=None, steps=400)
     folder, pids = at_work(queue, first, "train")
-    queue.add(after.path, wanted=True)
+    queue.add(after.path)
     kill(psutil.Process(pids[0]).ppid())
     wait_for(lambda: not queue.is_served(), GONE)
     assert is_running(pids[0])
