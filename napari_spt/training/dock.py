@@ -5,13 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari.utils.notifications import show_info
-from qtpy.QtCore import Qt
 from qtpy.QtWidgets import (
     QDockWidget,
-    QHBoxLayout,
-    QPushButton,
-    QSizePolicy,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -21,7 +16,6 @@ from napari_spt.parts.side_dock import SideDock
 from napari_spt.parts.tabs import Tabs
 from napari_spt.parts.tool_style import ground_of, ink_of, tool_style
 from napari_spt.parts.viewing import kept_with
-from napari_spt.parts.widgets import Text, text
 from napari_spt.training.data_panel import DataPanel
 from napari_spt.training.draft import StudyDraft
 from napari_spt.training.goal_panel import GoalPanel
@@ -30,6 +24,7 @@ from napari_spt.training.reading import Look, Phase, growing_run
 from napari_spt.training.result_panel import ResultPanel
 from napari_spt.training.run_panel import RunPanel
 from napari_spt.training.sampling import SampleMaker
+from napari_spt.training.start_bar import StartBar
 from napari_spt.training.study_list import StudyList
 from napari_spt.training.study_slides import study_labels
 from napari_spt.training.views_page import ViewsPage
@@ -41,7 +36,6 @@ from napari_spt.training.watching import (
     known_studies,
 )
 from spt_core.errors import InputError
-from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.studies.study_folder import Request, StudyFolder
 from spt_core.studies.study_settings import StudySettings
 
@@ -60,6 +54,7 @@ class TrainDock(SideDock):
         super().__init__()
         self.viewer = napari_viewer
         self._phase: Phase | None = None
+        self._stage = ""
         self._close_other()
         self.queue = known_studies()
         self.draft = StudyDraft()
@@ -84,15 +79,8 @@ class TrainDock(SideDock):
         self.result = ResultPanel(self.viewer)
         self.sampling = SampleMaker(self)
         self.tabs = Tabs("training_tab")
-        self.start = QPushButton("Start")
-        self.start.setToolTip("Begin the study; it goes on when napari is closed")
-        self.why_not = text("", "What is missing before it can start")
-        self.copy = QPushButton("Copy as command")
-        self.copy.setToolTip("The same study for a terminal, on the clipboard")
-        self.command = Text()  # to be read: breaks are in it that no shell knows
-        self.command.setAccessibleName("The command that was copied")
-        self.command.setTextFormat(Qt.TextFormat.PlainText)
-        self.footer = text(NOT_FOR_DIAGNOSIS)
+        self.foot = StartBar()
+        self.start, self.copy = self.foot.start, self.foot.copy
 
     def _lay_out(self) -> None:
         self.box.addWidget(self.list)
@@ -106,20 +94,8 @@ class TrainDock(SideDock):
             (RESULT, self.result),
         ):
             self.tabs.add(name, page)
-        self.foot = QWidget()
-        foot = QVBoxLayout(self.foot)
-        foot.setContentsMargins(10, 6, 10, 6)
-        foot.setSpacing(4)
-        row = QHBoxLayout()
-        for button in (self.start, self.copy):
-            button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-            row.addWidget(button)
-        foot.addWidget(self.why_not)
-        foot.addLayout(row)
-        foot.addWidget(self.command)
-        foot.addWidget(self.footer)
         self.lay_below(self.foot)
-        self.settle(self.footer)
+        self.settle(self.foot.notice)
 
     def _connect(self) -> None:
         self.data.checked.connect(self.show_start)
@@ -226,8 +202,7 @@ class TrainDock(SideDock):
             self.data.checker.stop()
             folder = begin_study(settings, self.queue)
         except (InputError, OSError) as error:
-            self.why_not.setText(str(error))
-            self.why_not.show()
+            self.foot.refuse(str(error))
             return
         self.draft.out = str(folder.path)
         self.draft.keep()
@@ -261,6 +236,10 @@ class TrainDock(SideDock):
         self.run.show_look(look)
         self.list.show_studies(look.studies, self.study, look.phase)
         self._show_growth(look)
+        stage = look.state.stage if look.state else ""
+        if stage != self._stage:  # slides that were read since have places
+            self._stage = stage
+            self.views.refresh()
         before, self._phase = self._phase, look.phase
         if before is look.phase:
             return
@@ -295,8 +274,6 @@ class TrainDock(SideDock):
         )
 
     def copy_command(self) -> None:
-        from qtpy.QtGui import QGuiApplication
-
         from spt_core.commands.written import study_command
 
         try:
@@ -304,14 +281,10 @@ class TrainDock(SideDock):
             settings = self.draft.prepared_settings()
             words = study_command(settings)
         except (InputError, OSError) as error:
-            self.why_not.setText(str(error))
-            self.why_not.show()
+            self.foot.refuse(str(error))
             return
         self.draft.out = settings.out  # it may be there by now, and is still ours
-        QGuiApplication.clipboard().setText(words)
-        self.copy.setText("Copied")
-        self.command.setText(words)
-        self.command.show()
+        self.foot.copied(words)
 
     # What can be done now
 
@@ -322,16 +295,9 @@ class TrainDock(SideDock):
         if not problem and not at_work and self.data.findings.stops:
             problem = "What stops the run is listed under Data."
         ready = not problem and not at_work and self.data.is_looked_at
-        self.start.setEnabled(ready)
-        self.start.setVisible(not at_work)
-        self.start.setText(
-            "Start" if self.study is None else "Start with these settings"
-        )
+        self.foot.show_start(ready=ready, at_work=at_work, is_new=self.study is None)
         self.copy.setEnabled(self.draft.has_data)
-        self.copy.setText("Copy as command")
-        self.command.hide()
-        self.why_not.setText(problem)
-        self.why_not.setVisible(bool(problem))
+        self.foot.refuse(problem)
 
     # The window around it
 

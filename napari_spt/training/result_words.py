@@ -16,6 +16,13 @@ METHODS = {
     "ssspt-vicreg": "Your model",
     "ssspt-byol": "Your model",
 }
+# Ten neighbours vote. Where they are a large part of all slides, a site of few slides
+# loses the vote whatever the model knows of it.
+FEW_SLIDES = 60
+TOO_FEW_TO_TELL = (
+    "With so few slides that does not say that it knows nothing of the site: ask it of "
+    "more slides of each."
+)
 _SAID = (
     (r"; p = [^)]* after Holm", "; too few patients to rule out chance"),
     (
@@ -73,4 +80,6 @@ def site_words(report: StudyReport) -> str:
             "and staining, and where a label is commoner at one site, it may answer by "
             "the site. Test it on slides of another site before you believe it."
         )
+    if len(report.answers) < FEW_SLIDES:
+        return f"{said} {TOO_FEW_TO_TELL}"
     return f"{said} It knows the label better than the site."

@@ -113,6 +113,8 @@ def test_a_site_that_wins_is_said(shown, study):
     assert "knows the site better than the label" in panel.site_says.text()
     report = read_study_report(study.path)
     object.__setattr__(report, "site_knn", 0.2)
+    assert "With so few slides" in site_words(report)
+    object.__setattr__(report, "answers", report.answers * 20)
     assert "label better than the site" in site_words(report)
 
 

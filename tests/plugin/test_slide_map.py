@@ -19,7 +19,7 @@ from napari_spt.slide_map.colouring import (
     colouring,
     columns,
 )
-from napari_spt.slide_map.plot import inside
+from napari_spt.slide_map.lasso import inside
 from napari_spt.slide_map.slide_files import picture_of
 from spt_core.engine.protocol import SlidesMapped
 from spt_core.insight.slide_map import MapOfSlides, unit_length, unusualness

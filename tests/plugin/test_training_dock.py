@@ -78,7 +78,7 @@ def recorded(tmp_path, cohort):
 def test_from_a_folder_to_a_list_of_findings(open_train, cohort, qtbot):
     _, dock = open_train()
     assert not dock.start.isEnabled()
-    assert "Choose a folder" in dock.why_not.text()
+    assert "Choose a folder" in dock.foot.why_not.text()
     dock.data.features.chosen.emit(str(cohort / "features"))
     assert dock.draft.aim == "pretrain"
     dock.data.labels.chosen.emit(str(cohort / "labels.csv"))
@@ -100,7 +100,7 @@ def test_from_a_folder_to_a_list_of_findings(open_train, cohort, qtbot):
         Rank.STOPS
     ].text().replace("&#8203;", "")
     assert not dock.start.isEnabled()
-    assert "listed under Data" in dock.why_not.text()
+    assert "listed under Data" in dock.foot.why_not.text()
 
 
 @pytest.mark.parametrize("about", About)
@@ -184,7 +184,7 @@ def test_labels_given_slide_by_slide(open_train, sample, tmp_path, qtbot):
             {"slide": "sample", "label": "glandular", "patient": "p7"}
         ]
     dock.copy_command()
-    assert str(tmp_path / "out/labels.csv") in dock.command.text()
+    assert str(tmp_path / "out/labels.csv") in dock.foot.command.text()
     # Patients are remembered nowhere else.
     assert "p7" not in str(dock.draft.labels.plain())
 
@@ -216,7 +216,7 @@ def test_goals_settings_and_the_command(open_train, cohort, tmp_path):
     assert command.startswith("spt study ")
     assert "--learning-rate 0.001" in command
     assert "--split-ratio 0.5" in command
-    assert dock.command.text() == command  # and it is shown
+    assert dock.foot.command.text() == command  # and it is shown
     # An effort is a set of settings; what was changed by hand stays.
     dock.draft.set(effort="quick")
     assert dock.draft.settings().steps == 30
@@ -334,6 +334,21 @@ def test_curves_of_a_recorded_stream(open_train, recorded, qtbot):
     run.which.activated.emit(run.which.currentIndex())
     assert list(run.curves.loss_line.getOriginalDataset()[1]) == [1.0]
     assert not dock.start.isVisible()
+
+
+def test_the_views_page_takes_what_was_read_meanwhile(open_train, tmp_path, qtbot):
+    study = RecordedStudy(tmp_path / "study", tmp_path / "later")
+    study.say("running", stage="encode")
+    study.hold()
+    _, dock = open_train()
+    dock.open_study(str(study.folder.path))
+    qtbot.waitUntil(lambda: dock.run.last is not None, timeout=SLOW)
+    assert dock.views.panel.features is None
+    study.folder.features.mkdir()
+    study.say("running", stage="train")
+    features = study.folder.features
+    qtbot.waitUntil(lambda: dock.views.panel.features == features, timeout=SLOW)
+    study.let_go()
 
 
 def test_pause_is_acknowledged_at_once(open_train, recorded, qtbot):

@@ -48,7 +48,14 @@ def measure_study(settings: StudySettings) -> list[Finding]:
         said.append("Training comes on top.")
     else:
         seconds += learning
-        said.append(f"Learning takes about {in_words(learning)}, by a few steps here.")
+        from spt_core.devices import choose_device
+
+        is_cpu = choose_device(settings.device).type == "cpu"
+        how = "without" if is_cpu else "with"
+        said.append(
+            f"Learning takes about {in_words(learning)} {how} a graphics card, by a "
+            "few steps here."
+        )
     ready = time.strftime("%d %b %H:%M", time.localtime(time.time() + seconds))
     what = "The study" if learning is not None else "Encoding"
     says = " ".join([*said, f"{what} is done about {ready}, if begun now."])
