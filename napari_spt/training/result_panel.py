@@ -29,6 +29,7 @@ from napari_spt.training.calibration_plot import CalibrationPlot
 from napari_spt.training.handing_over import analyse_slide, map_slides, use_model
 from napari_spt.training.matrix import Matrix
 from napari_spt.training.study_slides import StudySlides, study_slides, study_sources
+from spt_core.encoder_terms import terms_sentence
 from spt_core.errors import InputError
 from spt_core.insight.model_words import read_model_words
 from spt_core.studies.study_report import StudyReport, read_study_report
@@ -320,7 +321,7 @@ class ResultPanel(QWidget):
         if self.report is None or self.report.model is None:
             return None
         try:
-            licence = read_model_words(self.report.model).card.licence
+            card = read_model_words(self.report.model).card
         except InputError as error:
             show_error(str(error))
             return None
@@ -328,7 +329,9 @@ class ResultPanel(QWidget):
         self.licence.setWindowTitle("Licence terms")
         self.licence.setMinimumWidth(420)
         box = QVBoxLayout(self.licence)
-        box.addWidget(text(licence or NO_LICENCE))
+        box.addWidget(text(card.licence or NO_LICENCE))
+        if terms := terms_sentence(None, card.encoder_terms):
+            box.addWidget(text(terms))
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
         buttons.rejected.connect(self.licence.reject)
         box.addWidget(buttons)
