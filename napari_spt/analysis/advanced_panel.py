@@ -18,14 +18,14 @@ from napari_spt.analysis.map_settings import MEAN, MapSettings
 from napari_spt.analysis.panel import Panel
 from napari_spt.analysis.slide_analysis import Change
 from napari_spt.analysis.state import AnalysisState, Options
+from napari_spt.parts.encoder_dialog import BUTTON, TOOLTIP, EncoderDialog
 from napari_spt.parts.widgets import Folded, text
 from spt_core.engine.cache import GIGABYTE
 
 FILE = "From a file…"
 OWN_TOOLTIPS = {
     "encoder": "What turns patches into numbers; a model has its own. Listed are those "
-    "whose weights are here: 'spt encoders' in a terminal names many more, and says "
-    "how to get each.",
+    "whose weights are here.",
     "stain": "Without a model only: a model brings its own",
     "slide_mpp": "Only for slides that do not say it themselves",
     "channels": "Which of the slide's channels are seen as red, green and blue: one to "
@@ -83,6 +83,8 @@ class AdvancedPanel(Panel):
         )
         self.room = settings_form(Options, "room_gb")
         self._forms = (self.encoding, self.maps, self.room)
+        self.all_encoders = QPushButton(BUTTON)
+        self.all_encoders.setToolTip(TOOLTIP)
         for name, words in OWN_TOOLTIPS.items():
             self.encoding[name].tooltip = words
         self.device_note = text("", "What automatic means here")
@@ -99,6 +101,7 @@ class AdvancedPanel(Panel):
         self.maps.changed.connect(self._on_maps)
         self.room.changed.connect(self._on_room)
         self.clear.clicked.connect(self.clear_asked)
+        self.all_encoders.clicked.connect(self.show_encoders)
         self.state.options_changed.connect(self._fill)
         self._show_devices()
         self._show_cache()
@@ -113,6 +116,8 @@ class AdvancedPanel(Panel):
         rows = [row for form in self._forms for row in form]
         for row in rows:
             layout.addRow(row.label, row.native)
+            if row.name == "encoder":
+                layout.addRow(self.all_encoders)
             if row.name == "device":
                 # Names of devices may be longer than the column is wide.
                 row.native.setSizeAdjustPolicy(
@@ -123,6 +128,7 @@ class AdvancedPanel(Panel):
             layout.addRow(widget)
         # Reached after the button that opens them; Qt puts new widgets last.
         natives = [row.native for row in rows]
+        natives.insert(1, self.all_encoders)
         for before, after in pairwise([self.folded.button, *natives, self.clear]):
             QWidget.setTabOrder(before, after)
 
@@ -144,6 +150,13 @@ class AdvancedPanel(Panel):
     def take_encoder(self, path: str) -> None:
         """Use an encoder's file."""
         self.state.set_options(encoder=path)
+
+    def show_encoders(self) -> EncoderDialog:
+        """All encoders that are known, and how to get them."""
+        self.dialog = EncoderDialog(self)
+        self.dialog.chosen.connect(self.take_encoder)
+        self.dialog.open()
+        return self.dialog
 
     # Between the forms and the state
 

@@ -18,6 +18,7 @@ from napari_spt.parts.background import run_in_background
 from napari_spt.parts.post import Callback, post
 from napari_spt.parts.settings import kinds_folder
 from napari_spt.slides.slide_source import SlideSource, key_of, picture_pixels
+from spt_core.encoder_terms import terms_sentence
 from spt_core.engine.cache import (
     GIGABYTE,
     features_folder,
@@ -297,7 +298,8 @@ class Session:
 
         def written(is_there: bool) -> None:
             if is_there:
-                show_info(f"Written: {path}")
+                terms = terms_sentence(findings.prediction.facts.encoder)
+                show_info(f"Written: {path}. {terms}".strip())
                 finished()
 
         def failed(error: Exception) -> None:

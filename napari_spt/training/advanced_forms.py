@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QComboBox, QHBoxLayout, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QComboBox, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
+from napari_spt.parts.encoder_dialog import BUTTON, TOOLTIP, EncoderDialog
 from napari_spt.parts.widgets import Folded, text
 from napari_spt.training.draft import StudyDraft
 from napari_spt.training.words import EFFORTS
@@ -104,6 +105,12 @@ class AdvancedForms(QWidget):
                     layout.addLayout(line)
                 layout.addWidget(text(_explained(SETTINGS[part][0], row.name)))
                 natives.append(native)
+                if (part, row.name) == ("encode", "encoder"):
+                    self.all_encoders = QPushButton(BUTTON)
+                    self.all_encoders.setToolTip(TOOLTIP)
+                    self.all_encoders.clicked.connect(self.show_encoders)
+                    layout.addWidget(self.all_encoders)
+                    natives.append(self.all_encoders)
         for before, after in pairwise([self.folded.button, *natives]):
             QWidget.setTabOrder(before, after)
         self.is_built = True
@@ -111,6 +118,14 @@ class AdvancedForms(QWidget):
         for part, form in self.forms.items():
             form.changed.connect(lambda _=None, part=part: self._on_form(part))
         self.draft.changed.connect(self.fill)
+
+    def show_encoders(self) -> EncoderDialog:
+        """All patch encoders that are known, and how to get them."""
+        self.dialog = EncoderDialog(self)
+        row = self.forms["encode"]["encoder"]
+        self.dialog.chosen.connect(lambda name: setattr(row, "value", name))
+        self.dialog.open()
+        return self.dialog
 
     def fill(self) -> None:
         for part, form in self.forms.items():

@@ -29,3 +29,12 @@ _BY_NAME = {name: terms for terms, names in _TERMS.items() for name in names}
 def terms_of(encoder: str | None) -> tuple[str, ...]:
     """The terms of an encoder by its own name or another tool's; empty where none."""
     return _BY_NAME.get((encoder or "").lower().replace("-", "_"), ())
+
+
+def terms_sentence(encoder: str | None, terms: tuple[str, ...] = ()) -> str:
+    """What is said when something made with an encoder is written; often nothing."""
+    terms = terms or terms_of(encoder)
+    if not terms:
+        return ""
+    whose = f"the patch encoder {encoder}" if encoder else "its patch encoder"
+    return f"The terms of {whose} go for this too: {', '.join(terms)}."

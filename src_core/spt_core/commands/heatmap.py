@@ -14,6 +14,7 @@ from spt_core.commands.predict import (
     add_model_argument,
     add_shared_arguments,
 )
+from spt_core.encoder_terms import terms_sentence
 from spt_core.errors import InputError
 from spt_core.events import Note
 from spt_core.hints import Hint
@@ -116,6 +117,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         for path in args.out:
             write_findings(path, findings, show=args.show, unit=unit)
             console.say(f"Written: {path}")
+        if terms := terms_sentence(findings.prediction.facts.encoder):
+            console.say(terms)
     console.record({"event": "done", "files": [str(path) for path in args.out]})
     return 0
 

@@ -84,6 +84,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     settings = None if args.resume else train_settings(args)
     sleep_while_waiting()
     # Only now: wrong usage is said at once, without waiting for torch.
+    from spt_core.encoder_terms import terms_sentence
+    from spt_core.learning.model_card import read_model_card
     from spt_core.learning.training import resume, train
 
     events = resume(args.resume) if settings is None else train(settings)
@@ -97,6 +99,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         f"{result.best_step}, chosen by {result.chosen_by}"
         + _told_apart(result.metrics.get("knn"), result.metrics.get("site_knn"))
     )
+    if terms := terms_sentence(None, read_model_card(result.best).encoder_terms):
+        console.say(terms)
     console.record(
         {
             "event": "done",
