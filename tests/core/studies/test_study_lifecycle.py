@@ -10,7 +10,7 @@ import pytest
 
 from spt_core.engine.study_queue import StudyQueue, serve_apart
 from spt_core.errors import InputError
-from spt_core.events import finish
+from spt_core.events import Note, finish
 from spt_core.patches.job import NotWrittenError
 from spt_core.patches.settings import SlideResult
 from spt_core.studies import study_stages
@@ -162,6 +162,27 @@ def test_the_process_that_starts_studies_is_killed(cohort, queue, tmp_path):
     wait_for(lambda: not queue.is_served(), GONE)
     assert queue.waiting() == []
     assert "Nothing is new" in folder.state().message
+
+
+@pytest.mark.slow
+def test_labels_edited_before_processes_read_them(cohort, tmp_path):
+    """Nothing is mixed: it stops with a sentence, and goes on where they are back."""
+    labels = tmp_path / "labels.csv"
+    before = (cohort / "labels.csv").read_text()
+    labels.write_text(before)
+    settings = study_of(cohort, tmp_path / "out", workers=2, labels=str(labels))
+    events = study(settings)
+    for event in events:
+        if isinstance(event, Note) and "at the same time" in event.message:
+            labels.write_text(before.replace(",a,", ",b,", 1))
+            break
+    with pytest.raises(InputError, match="Slides or labels were changed") as raised:
+        finish(events)
+    assert "No model was made." in str(raised.value)
+    assert StudyFolder(settings.out).state().status == "failed"
+    labels.write_text(before)
+    result = finish(study(settings))
+    assert (result.status, result.run) == ("finished", 1)
 
 
 def test_features_that_cannot_be_written_stop_it(slides, tmp_path, monkeypatch):
