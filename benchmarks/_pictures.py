@@ -17,6 +17,7 @@ from qtpy.QtCore import QPoint, QTimer
 
 from napari_spt.demo_train import Show
 from napari_spt.parts.settings import remember
+from napari_spt.slide_map.dock import SlideMapDock
 
 QUALITY = 88
 
@@ -77,7 +78,10 @@ class Pictures(Show):
         self.picture("growth-after")
         self.beside("growth")
         dock.result.see_map.click()
-        yield from self.wait(15)
+        window = dock.window()
+        while (found := window.findChild(SlideMapDock)) is None or not is_drawn(found):
+            yield True
+        yield from self.wait(5)
         self.picture("map")
 
     def learns(self) -> bool:
@@ -115,6 +119,10 @@ class Pictures(Show):
         both.save(self.pictures / f"training-{name}.jpg", quality=QUALITY)
         for path in paths:
             path.unlink()
+
+
+def is_drawn(found: SlideMapDock) -> bool:
+    return found.map is not None and found.map.neighbours is not None
 
 
 def main() -> None:

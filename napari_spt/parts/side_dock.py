@@ -1,7 +1,7 @@
 """A dock beside the canvas: a column that scrolls, as wide as its text is large."""
 
 from qtpy.QtCore import QEvent, QSize, Qt
-from qtpy.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QDockWidget, QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from napari_spt.parts.focus_ring import FocusRing
 from napari_spt.parts.tool_style import ink_of
@@ -84,6 +84,20 @@ class SideDock(QWidget):
     def closeEvent(self, event: QEvent) -> None:
         self.shut_down()
         super().closeEvent(event)
+
+    def frame(self) -> QDockWidget | None:
+        """What napari put around it."""
+        above = self.parentWidget()
+        while above is not None and not isinstance(above, QDockWidget):
+            above = above.parentWidget()
+        return above
+
+    def come_forward(self) -> None:
+        """Be seen, also where it was hidden behind another dock."""
+        frame = self.frame()
+        if frame is not None:
+            frame.show()
+            frame.raise_()
 
     def shut_down(self) -> None:
         """Leave napari as it was."""

@@ -11,6 +11,7 @@ from napari_spt.parts.background import run_in_background
 from napari_spt.parts.post import post
 from napari_spt.parts.side_dock import SideDock
 from napari_spt.parts.tool_style import ground_of, ink_of, tool_style
+from napari_spt.parts.viewing import kept_with
 from napari_spt.parts.widgets import Folded, text
 from napari_spt.parts.window_calls import make_window_calls_safe
 from napari_spt.slide_map.lists_panel import ListsPanel
@@ -39,6 +40,11 @@ if TYPE_CHECKING:
     from napari.viewer import Viewer
 
 
+def maps_of(viewer: "Viewer") -> "list[SlideMapDock]":
+    """The maps of slides that are open in a window."""
+    return kept_with(viewer, "slide_maps", lambda _viewer: [])
+
+
 class SlideMapDock(SideDock):
     """Sources, the map with its legend, and lists of its slides."""
 
@@ -57,6 +63,7 @@ class SlideMapDock(SideDock):
         self._make()
         self._lay_out()
         self._connect()
+        maps_of(napari_viewer).append(self)
         post().enter(id(self))
         # A window that is closed takes its docks with it without a word to them.
         self.destroyed.connect(partial(_destroyed, id(self)))
@@ -279,6 +286,7 @@ class SlideMapDock(SideDock):
 
     def leave_window(self) -> None:
         """Leave napari as it was, whatever was running."""
+        maps_of(self.viewer).remove(self)
         self.view.card.leave()
         self.table.front_changed.disconnect(self._on_front)
         self.viewer.events.theme.disconnect(self._use_theme)

@@ -1,6 +1,6 @@
 """The legend of the map: names with their colours, or a scale of numbers."""
 
-from qtpy.QtCore import QRectF, QSize, Qt, Signal
+from qtpy.QtCore import QEvent, QRectF, QSize, Qt, Signal
 from qtpy.QtGui import QColor, QFontMetrics, QIcon, QLinearGradient, QPainter, QPixmap
 from qtpy.QtWidgets import QSizePolicy, QToolButton, QVBoxLayout, QWidget
 from superqt.utils import QFlowLayout
@@ -77,9 +77,12 @@ class _Names(QWidget):
         if self.minimumHeight() != height or self.maximumHeight() != height:
             self.setFixedHeight(height)
 
-    def resizeEvent(self, event) -> None:
-        super().resizeEvent(event)
-        self.take_room()
+    def event(self, event: QEvent) -> bool:
+        done = super().event(event)
+        # Names that were added while the map was hidden have no height until now.
+        if event.type() in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
+            self.take_room()
+        return done
 
 
 class ColourScale(QWidget):

@@ -5,10 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari.utils.notifications import show_info
-from qtpy.QtWidgets import (
-    QDockWidget,
-    QWidget,
-)
 
 from napari_spt.parts.background import run_in_background
 from napari_spt.parts.settings import remember, remembered
@@ -239,7 +235,7 @@ class TrainDock(SideDock):
         stage = look.state.stage if look.state else ""
         if stage != self._stage:  # slides that were read since have places
             self._stage = stage
-            self.views.refresh()
+            self.views.read_again()
         before, self._phase = self._phase, look.phase
         if before is look.phase:
             return
@@ -327,11 +323,9 @@ class TrainDock(SideDock):
     def leave(self) -> None:
         """Make room for another dock of the same window."""
         self.shut_down()
-        above: QWidget | None = self.parentWidget()
-        while above is not None and not isinstance(above, QDockWidget):
-            above = above.parentWidget()
-        if above is not None:
-            above.close()
+        frame = self.frame()
+        if frame is not None:
+            frame.close()
 
     def leave_window(self) -> None:
         """A study that runs goes on."""

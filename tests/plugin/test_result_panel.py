@@ -14,6 +14,7 @@ from qtpy.QtTest import QTest
 from napari_spt.analysis.desk import desk_of
 from napari_spt.analysis.session import Session
 from napari_spt.parts.settings import remember
+from napari_spt.slide_map.dock import maps_of
 from napari_spt.training.model_terms import terms_words
 from napari_spt.training.result_panel import ResultPanel
 from napari_spt.training.result_words import site_words
@@ -218,6 +219,28 @@ def test_an_encoder_of_patches_is_used_in_a_new_study(open_train, tmp_path, stud
     assert dock.draft.aim == "both"
     assert dock.draft.settings().encode.encoder == str(folder.encoder)
     assert dock.draft.slides == settings.slides
+
+
+def test_the_map_of_its_slides_is_a_tab_beside_the_dock(
+    open_train,  # noqa: F811
+    study,
+    qtbot,
+    engine,
+    recwarn,
+):
+    """Asked twice, it is the same map; napari has nothing to say of how we found it."""
+    viewer, dock = open_train()
+    dock.open_study(str(study.path))
+    dock.result.show(study.path)
+    dock.result.see_map.click()
+    (found,) = maps_of(viewer)
+    dock.result.see_map.click()
+    assert maps_of(viewer) == [found]
+    assert found.sources.sources.model == study.model
+    assert not [one for one in recwarn if "Private attribute" in str(one.message)]
+    viewer.window.remove_dock_widget(found)
+    assert maps_of(viewer) == []
+    found.deleteLater()
 
 
 def test_without_a_result_it_says_so(make_napari_viewer, tmp_path, qtbot):

@@ -125,7 +125,7 @@ def test_empty_it_says_what_to_do(open_map, tmp_path):
     assert dock.sources.sources.features is None
 
 
-def test_from_a_folder_to_a_map_with_its_legend(drawn, cohort):
+def test_from_a_folder_to_a_map_with_its_legend(drawn, cohort, qtbot):
     _, dock = drawn
     assert len(dock.map) == SLIDES
     assert dock.map.neighbours is not None
@@ -133,6 +133,9 @@ def test_from_a_folder_to_a_map_with_its_legend(drawn, cohort):
     assert not dock.empty.isVisible()
     said = [button.text() for button in dock.view.legend.buttons]
     assert said == [f"a ({SLIDES // 2})", f"b ({SLIDES // 2})"]
+    # They are to be seen, though they were named before the map was.
+    high = dock.view.legend.buttons[0].sizeHint().height()
+    qtbot.waitUntil(lambda: dock.view.legend.names.height() >= high, timeout=5_000)
     # The classes lie apart: the nearest of each is of its own class.
     labels = read_labels(cohort / "labels.csv").by_slide
     for row, name in enumerate(dock.map.names):

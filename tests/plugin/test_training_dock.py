@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import asdict
 
+import numpy as np
 import pytest
 from napari.settings import get_settings
 from qtpy.QtCore import QCoreApplication, QEvent, QPoint, Qt
@@ -26,8 +27,10 @@ from spt_core.patches.settings import EncodeSettings
 from spt_core.studies.study_finding import About, Finding, Rank
 from spt_core.studies.study_folder import Request
 from spt_core.studies.study_settings import StudySettings
+from spt_core.tokens import write_tokens
 from tests.core.studies.benchmarks import write_benchmark_cohort
 from tests.core.test_tables import workbook
+from tests.made_tokens import grid_tokens
 from tests.plugin.dock_tools import controls_of, jargon_in, words_of
 from tests.plugin.test_analysis_words import cut_off
 from tests.plugin.training_tools import RecordedStudy, epochs, validation
@@ -344,10 +347,16 @@ def test_the_views_page_takes_what_was_read_meanwhile(open_train, tmp_path, qtbo
     dock.open_study(str(study.folder.path))
     qtbot.waitUntil(lambda: dock.run.last is not None, timeout=SLOW)
     assert dock.views.panel.features is None
-    study.folder.features.mkdir()
-    study.say("running", stage="train")
     features = study.folder.features
-    qtbot.waitUntil(lambda: dock.views.panel.features == features, timeout=SLOW)
+    features.mkdir()
+    study.say("running", stage="evaluate")  # the first file is not there yet
+    panel = dock.views.panel
+    qtbot.waitUntil(lambda: panel.features == features, timeout=SLOW)
+    assert panel.suggestion is None
+    tokens = grid_tokens(np.zeros((900, 4)), name="s")
+    write_tokens(features / "s.h5", tokens)
+    study.say("running", stage="train")
+    qtbot.waitUntil(lambda: panel.suggestion is not None, timeout=SLOW)
     study.let_go()
 
 
