@@ -104,7 +104,7 @@ def tell(figures: Figures, name: str, found: tuple[float, float, float]) -> None
 def cohort(figures: Figures, folder: Path, args: argparse.Namespace) -> None:
     for _ in write_sample_cohort(
         folder, slides=args.slides, size=args.size, seed=args.seed, sites=args.sites,
-        tumour="majority",
+        tumour=args.tumour,
     ):  # fmt: skip
         pass
     labels = read_labels(folder / "labels.csv")
@@ -121,6 +121,9 @@ def cohort(figures: Figures, folder: Path, args: argparse.Namespace) -> None:
             f"cohort, {stain}, slides normalised",
             sum(one.facts.stain_done == "macenko" for one in slides),
         )
+        for one in slides:
+            if stain != "none" and one.facts.stain_done != stain:
+                print(f"  {one.name}: {one.facts.stain_done}")
         mean = np.stack([one.x.mean(axis=0) for one in slides])
         for how, model in (("kNN", knn()), ("linear", linear())):
             said = asked(mean, y, site, model)
@@ -153,6 +156,9 @@ def main() -> None:
     parser.add_argument("--slides", type=int, default=36)
     parser.add_argument("--sites", type=int, default=4)
     parser.add_argument("--size", type=int, default=4096)
+    parser.add_argument(
+        "--tumour", choices=("minority", "majority"), default="minority"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sections", type=Path, help="a folder of slides")
     parser.add_argument("--only", choices=("cohort", "sections"))

@@ -17,7 +17,7 @@ from spt_core.patches.listing import EncoderState, ListedEncoder, list_encoders
 
 BUTTON = "All patch encoders…"
 TOOLTIP = "Which are ready on this computer, and how to get the others"
-_COLUMNS = ("Patch encoder", "State", "What it learned from")
+_COLUMNS = ("Patch encoder", "State", "About")
 _SIZE = (760, 480)
 
 

@@ -92,6 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: list[str], console: Console) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    # What is wrong with a file is said in our own words.
+    for reader in ("tifffile", "pydicom"):
+        logging.getLogger(reader).setLevel(logging.CRITICAL)
     chosen = next((word for word in argv if word in COMMANDS), None)
     args = build_parser(chosen).parse_args(argv)
     command = _command_module(args.command)

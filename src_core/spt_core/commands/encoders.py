@@ -91,6 +91,8 @@ def _list(console: Console) -> int:
             f"at {card.mpp:g} µm  [{one.state}]\n"
             f"{'':<14} {card.about}. {_licence(card)} {card.citation}."
         )
+        if card.trained_on:
+            console.say(f"{'':<14} Learned from {', '.join(card.trained_on)}.")
         if one.how:
             console.say(f"{'':<14} To get it: {one.how}.")
     console.say(

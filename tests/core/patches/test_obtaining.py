@@ -11,7 +11,7 @@ from huggingface_hub.errors import GatedRepoError
 from safetensors.torch import load_file
 
 from spt_core.cli import main
-from spt_core.encoder_terms import terms_of
+from spt_core.encoder_terms import terms_of, terms_sentence
 from spt_core.errors import InputError
 from spt_core.patches import known, load_encoder
 from spt_core.patches.known import KNOWN
@@ -149,3 +149,6 @@ def test_terms_are_found_by_any_tools_name():
             assert terms_of(called) == one.card.terms, called
     assert "no commercial use" in terms_of("uni_v1")
     assert terms_of("h-optimus-0") == terms_of(None) == ()
+    assert terms_sentence("uni_v1").startswith("The terms of the patch encoder uni_v1")
+    assert terms_sentence(None, ("for research",)).endswith("too: for research.")
+    assert terms_sentence("resnet34") == ""
