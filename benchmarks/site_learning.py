@@ -100,6 +100,7 @@ TRIED: dict[str, tuple] = {
     "crops of 30 to 150": (
         nullcontext, {"views": replace(THE_PAPERS, crop_area=(30, 150))}
     ),
+    "mask alone": (nullcontext, {"views": MASK_ALONE}),
     "no crop": (nullcontext, {"views": replace(THE_PAPERS, crop=False)}),
     "32 tokens": (nullcontext, {"views": replace(THE_PAPERS, max_tokens=32)}),
     "128 tokens": (nullcontext, {"views": replace(THE_PAPERS, max_tokens=128)}),
