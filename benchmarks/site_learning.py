@@ -1,16 +1,16 @@
 """Does learning without labels learn the tissue, or the scanner?
 
-    python scripts/make_bundled_slide_model.py
-    python benchmarks/site_learning.py paint choose final labels
+    python benchmarks/site_learning.py paint choose final
     python benchmarks/site_learning.py table
 
 One cohort is painted, encoded by the bundled encoder and learned from; a second one,
 of other patients **and other sites**, is asked. The first cohort's slides vote (k = 10)
 or train a linear classifier. The site is asked for among the second cohort's own
-slides, without those of the patient. Choices were made on ``choose``, the cohorts that
-``scripts/make_bundled_slide_model.py`` painted in ``--bundled`` (one is learned from,
-the two others are asked); ``final`` is of cohorts that nobody looked at before, one
-slide per patient. What is in the JSON is not done again, so that a run may be killed.
+slides, without those of the patient. ``choose`` is of cohort seeds 0 and 1; ``final``
+is of cohorts that nobody looked at before, one slide per patient. ``earlier`` and
+``earlier choice``, of which the JSON keeps the results alone, are of the cohorts that
+the default was chosen on, and of the first that it was tried on then.
+What is in the JSON is not done again, so that a run may be killed.
 Each run keeps what it said of every slide: all tables, and their intervals over
 patients, come from the JSON.
 """
@@ -27,7 +27,7 @@ import _site_tables
 import numpy as np
 import torch
 from _figures import RESULTS, _versions
-from _other_views import moved_places, temperature, two_sizes
+from _other_ways import invariance, moved_places, temperature, two_sizes
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -86,7 +86,7 @@ def four_views(**changes) -> dict:
     return {"views": replace(THE_PAPERS, views=4, **changes), "steps": STEPS // 2}
 
 
-# Tried on the cohorts of the choice: how views are made, and the run's options.
+# Tried on the cohorts of the choice: how views are made, and the temperature.
 TRIED: dict[str, tuple] = {
     "default": (nullcontext, {}),
     "flips and turns": (partial(moved_places, turned=True, shifted=False), {}),
@@ -100,6 +100,7 @@ TRIED: dict[str, tuple] = {
     "crops of 30 to 150": (
         nullcontext, {"views": replace(THE_PAPERS, crop_area=(30, 150))}
     ),
+    "mask alone": (nullcontext, {"views": MASK_ALONE}),
     "no crop": (nullcontext, {"views": replace(THE_PAPERS, crop=False)}),
     "32 tokens": (nullcontext, {"views": replace(THE_PAPERS, max_tokens=32)}),
     "128 tokens": (nullcontext, {"views": replace(THE_PAPERS, max_tokens=128)}),
@@ -337,6 +338,10 @@ def choose(question: Question, seeds: range) -> None:
             parts = tuple(part for part in ("tried", objective, words) if part)
             options = {"objective": objective, "site_batches": True, **changes}
             question.trained(parts, "site", 0, **options)
+    with invariance(2):
+        parts = ("tried", "vicreg", "invariance 2")
+        options = {"objective": "vicreg", "site_batches": True}
+        question.trained(parts, "site", 0, **options)
     for words, (views, changes) in TRIED.items():
         with views():
             question.trained(("tried", words), "site", 0, **{**one_site, **changes})

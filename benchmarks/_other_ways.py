@@ -1,4 +1,4 @@
-"""Ways of making views that the package does not have, to see whether it should."""
+"""Ways of learning that the package does not have, to see whether it should."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ import torch
 
 from spt_core.learning import batches
 from spt_core.learning.views import slide_views
-from spt_core.training.objectives import SimCLR
+from spt_core.training.objectives import SimCLR, VICReg
 
 LARGE, SMALL = (200, 400), (40, 120)  # grid cells
 
@@ -66,4 +66,11 @@ def two_sizes() -> Iterator[None]:
 def temperature(value: float) -> Iterator[None]:
     """Of SimCLR's loss, which otherwise has 0.07."""
     with patch.dict(SimCLR.__init__.__kwdefaults__, temperature=value):
+        yield
+
+
+@contextmanager
+def invariance(weight: float) -> Iterator[None]:
+    """Of VICReg's loss, in which it otherwise weighs 10."""
+    with patch.dict(VICReg.__init__.__kwdefaults__, invariance=weight):
         yield
