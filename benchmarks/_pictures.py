@@ -15,6 +15,8 @@ import numpy as np
 from PIL import Image
 from qtpy.QtCore import QPoint, QTimer
 
+from napari_spt.analysis.desk import desk_of
+from napari_spt.analysis.dock import AnalysisDock
 from napari_spt.demo_train import Show
 from napari_spt.parts.settings import remember
 from napari_spt.slide_map.dock import SlideMapDock
@@ -83,6 +85,12 @@ class Pictures(Show):
             yield True
         yield from self.wait(5)
         self.picture("map")
+        dock.result.cell.opened.emit(0)
+        found = desk_of(self.viewer)
+        while found.dock is None or not is_analysed(found.dock):
+            yield True
+        yield from self.wait(2)
+        self.picture("opened")
 
     def learns(self) -> bool:
         """A training that measures, with what its neighbours are, goes on."""
@@ -119,6 +127,11 @@ class Pictures(Show):
         both.save(self.pictures / f"training-{name}.jpg", quality=QUALITY)
         for path in paths:
             path.unlink()
+
+
+def is_analysed(dock: AnalysisDock) -> bool:
+    analysis = dock.state.analysis
+    return analysis is not None and not analysis.is_open
 
 
 def is_drawn(found: SlideMapDock) -> bool:

@@ -49,7 +49,7 @@ class SitePanel(Panel):
         self.refresh()
 
     def refresh(self) -> None:
-        sites = self._sites()
+        sites = self.sites()
         self.setVisible(sites is not None and self.state.source is not None)
         if sites is None:
             return
@@ -60,7 +60,7 @@ class SitePanel(Panel):
         self.list.addItem(LEARN, None)
         self.list.setCurrentIndex(max(self.list.findData(self.state.site or ""), 0))
 
-    def _sites(self) -> tuple[str, ...] | None:
+    def sites(self) -> tuple[str, ...] | None:
         """The sites that the chosen model knows; None where it need not know any."""
         if self.state.model is None:
             return None

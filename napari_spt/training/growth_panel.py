@@ -40,7 +40,7 @@ WHOSE = {
     "model": "<b>Your model.</b> ",
 }
 SIDE = 260
-BRIGHT = "yellow: four times the average"
+BRIGHT = "bright green: four times the average"
 GROUND = (40, 40, 48)
 
 

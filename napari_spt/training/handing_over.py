@@ -35,8 +35,16 @@ def use_model(viewer: "Viewer", model: Path) -> "AnalysisDock":
     return dock
 
 
-def analyse_slide(viewer: "Viewer", slide: Path, model: Path | None) -> Opening:
-    """Open a slide, and let the model show where it looks."""
+def analyse_slide(
+    viewer: "Viewer", slide: Path, model: Path | None, site: str | None = None
+) -> Opening:
+    """Open a slide, and let the model show where it looks.
+
+    Parameters
+    ----------
+    site
+        Where the slide is from, for a model that judges it among others of its site.
+    """
     table = table_of(viewer)
     waits = [True]
 
@@ -50,7 +58,10 @@ def analyse_slide(viewer: "Viewer", slide: Path, model: Path | None) -> Opening:
     def go_on() -> None:
         give_up()
         if model is not None:
-            use_model(viewer, model).session.begin()
+            dock = use_model(viewer, model)
+            if site in (dock.site.sites() or ()):
+                dock.state.state_site(site)
+            dock.session.begin()
 
     def give_up() -> None:
         waits[0] = False

@@ -262,7 +262,9 @@ class ResultPanel(QWidget):
                 "looks for slides. Open it with “Open slide…”."
             )
             return
-        self.opening = analyse_slide(self.viewer, path, self.report.model)
+        self.opening = analyse_slide(
+            self.viewer, path, self.report.model, self.slides.site(slide)
+        )
 
     def _use_model(self) -> None:
         if self.report is not None and self.report.model is not None:

@@ -1,6 +1,6 @@
 """The slides of a study by their pseudonyms: their names, and their files."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from napari_spt.slide_map.slide_files import likely_folders, slide_files
@@ -22,13 +22,19 @@ class StudySlides:
         Of slides, by their pseudonyms.
     files
         Of slides, by their names; those that are found.
+    sites
+        Where slides are from, by their names, as the labels say.
     """
 
     names: dict[str, str]
     files: dict[str, Path]
+    sites: dict[str, str] = field(default_factory=dict)
 
     def name(self, slide: str) -> str:
         return self.names.get(slide, slide)
+
+    def site(self, slide: str) -> str | None:
+        return self.sites.get(self.name(slide))
 
     def file(self, slide: str) -> Path | None:
         return self.files.get(self.name(slide))
@@ -74,4 +80,12 @@ def study_slides(folder: Path) -> StudySlides:
         return StudySlides({}, {})
     names = {pseudonym(slide.fingerprint()): slide.name for slide in cohort}
     folders = [found.slides] if found.slides else likely_folders(found.features)
-    return StudySlides(names, slide_files(folders))
+    return StudySlides(names, slide_files(folders), _sites(found.labels))
+
+
+def _sites(labels: Path | None) -> dict[str, str]:
+    try:
+        rows = read_labels(labels).by_slide if labels else {}
+    except (InputError, OSError):
+        return {}
+    return {name: row.site for name, row in rows.items() if row.site}

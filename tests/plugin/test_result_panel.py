@@ -13,6 +13,7 @@ from qtpy.QtTest import QTest
 
 from napari_spt.analysis.desk import desk_of
 from napari_spt.analysis.session import Session
+from napari_spt.analysis.site_panel import SitePanel
 from napari_spt.parts.settings import remember
 from napari_spt.slide_map.dock import maps_of
 from napari_spt.training.model_terms import terms_words
@@ -40,10 +41,10 @@ def study(tmp_path_factory, sample):
     (folder / "slides" / sample.name).symlink_to(sample)
     with (folder / "labels.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["slide", "label"])
+        writer.writerow(["slide", "label", "site"])
         for number, name in enumerate(names):
             write_features(folder / "features", name, number % 2, prints[name])
-            writer.writerow([name, "ab"[number % 2]])
+            writer.writerow([name, "ab"[number % 2], "there"])
     return write_made_study(
         folder / "study",
         folder / "features",
@@ -136,6 +137,8 @@ def test_a_slide_of_the_list_opens_with_its_attention(
     viewer, panel = shown
     begun = []
     monkeypatch.setattr(Session, "begin", lambda self: begun.append(self.state))
+    # One that judges a slide among others of its site knows this one.
+    monkeypatch.setattr(SitePanel, "sites", lambda self: ("here", "there"))
     click_cell(panel, 1, 1)
     row = next(
         n
@@ -150,6 +153,7 @@ def test_a_slide_of_the_list_opens_with_its_attention(
     (state,) = begun
     assert state.model == study.model
     assert state.source.path.name == sample.name
+    assert state.site == "there"
     assert len(viewer.layers) == 1
 
 
