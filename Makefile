@@ -50,8 +50,9 @@ test-lowest: screen | $(UV)  ## run the tests with the oldest dependencies that 
 	.venv-lowest/bin/python -m pytest $(CORE_TESTS)
 	$(SCREEN) .venv-lowest/bin/python -m pytest $(PLUGIN_TESTS)
 
-attack: $(VENV)/installed  ## try 3,800 bad files and lines, each in a limited process, and 100 kills (Linux)
+attack: $(VENV)/installed  ## try 3,800 bad files and lines, each in a limited process, soak, and kill 100 times (Linux)
 	nice $(PY) -m tests.attack
+	nice $(PY) -m tests.attack.soak
 	nice $(PY) -m tests.attack.kills
 
 lint: $(VENV)/installed  ## check style and types

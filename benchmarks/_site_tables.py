@@ -50,8 +50,8 @@ def _table(found: dict, where: str) -> str:
         f"{cohort['slides'][1]} slides of {count} patients "
         f"({', '.join(cohort['asked'])}), {cohort['tokens'][1]} patches each.",
         "",
-        "| method | seeds | kNN, class | − mean | − max | kNN, site | linear |",
-        "|---|---|---|---|---|---|---|",
+        "| method | seeds | kNN, class | − mean | − max | kNN, site | linear | own |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for method, runs in methods.items():
         against = [
@@ -62,11 +62,13 @@ def _table(found: dict, where: str) -> str:
         ]
         cells = [
             f"{100 * np.mean([run[name] for run in runs]):.1f}"
-            for name in ("knn", "site_knn", "linear")
+            if name in runs[0]
+            else ""
+            for name in ("knn", "site_knn", "linear", "own")
         ]
         lines.append(
             f"| {method} | {len(runs)} | {cells[0]} | {against[0]} | {against[1]} | "
-            f"{cells[1]} | {cells[2]} |"
+            f"{cells[1]} | {cells[2]} | {cells[3]} |"
         )
     sites = len(set(cohort["sites"]))
     lines += ["", f"Chance: class {100 / 3:.0f}, site {100 / sites:.0f}."]
@@ -97,13 +99,13 @@ def few_labels(found: dict) -> str:
     lines = ["| method | 1 | 2 | 5 | 10 |", "|---|---|---|---|---|"]
     methods: dict[str, list[dict]] = {}
     for name, record in found["runs"].items():
-        if "/labels/" in name:
-            methods.setdefault(name.split("/seed ")[0], []).append(record)
+        if "few" in record:
+            methods.setdefault(name.split("/seed ")[0], []).append(record["few"])
     for name, runs in methods.items():
         cells = [
-            f"{100 * np.mean([run[n] for run in runs]):.1f}"
-            f" ± {100 * np.mean([run[f'{n} sd'] for run in runs]):.1f}"
+            f"{100 * np.mean([run[n][0] for run in runs]):.1f}"
+            f" ± {100 * np.mean([run[n][1] for run in runs]):.1f}"
             for n in ("1", "2", "5", "10")
         ]
-        lines.append(f"| {name.replace('/labels', '')} | {' | '.join(cells)} |")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -1,16 +1,16 @@
 """Does learning without labels learn the tissue, or the scanner?
 
-    python scripts/make_bundled_slide_model.py
-    python benchmarks/site_learning.py paint choose final labels
+    python benchmarks/site_learning.py paint choose final
     python benchmarks/site_learning.py table
 
 One cohort is painted, encoded by the bundled encoder and learned from; a second one,
 of other patients **and other sites**, is asked. The first cohort's slides vote (k = 10)
 or train a linear classifier. The site is asked for among the second cohort's own
-slides, without those of the patient. Choices were made on ``choose``, the cohorts that
-``scripts/make_bundled_slide_model.py`` painted in ``--bundled`` (one is learned from,
-the two others are asked); ``final`` is of cohorts that nobody looked at before, one
-slide per patient. What is in the JSON is not done again, so that a run may be killed.
+slides, without those of the patient. ``choose`` is of cohort seeds 0 and 1; ``final``
+is of cohorts that nobody looked at before, one slide per patient. ``earlier`` and
+``earlier choice``, of which the JSON keeps the results alone, are of the cohorts that
+the default was chosen on, and of the first that it was tried on then.
+What is in the JSON is not done again, so that a run may be killed.
 Each run keeps what it said of every slide: all tables, and their intervals over
 patients, come from the JSON.
 """
@@ -18,13 +18,16 @@ patients, come from the JSON.
 import argparse
 import json
 import shutil
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import _site_tables
 import numpy as np
 import torch
 from _figures import RESULTS, _versions
+from _other_ways import invariance, moved_places, temperature, two_sizes
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -44,32 +47,75 @@ from spt_core.training.knn import knn_probabilities
 
 ROOT = Path(__file__).parents[1]
 SIZE = 4096
-PATIENTS = {"majority": 60, "minority": 40}
-SEEDS = (11, 12)  # of the cohorts: learned from, and asked
+# Cohorts by their folder: tumour is the, seed, patients with one slide each.
+COHORTS = {
+    "minority-0": ("minority", 0, 40),
+    "minority-1": ("minority", 1, 40),
+    "minority-21": ("minority", 21, 60),
+    "minority-22": ("minority", 22, 60),
+    "majority-21": ("majority", 21, 60),
+    "majority-22": ("majority", 22, 60),
+}
 STEPS = 300
 KINDS = ("no", "site", "slide")
 REGIMES = ("majority", "minority")
-# Besides split, crop and mask, the default.
-VIEWS = {
-    "mask": {"split": False, "crop": False},
-    "split, mask": {"crop": False},
-    "crop, mask": {"split": False},
-}
 # Which slides SimCLR keeps a slide apart from.
 AGAINST = {
     "negatives of the site": {"negatives": "site"},
-    "site batches": {"site_batches": True},
+    "site batches": {"site_batches": True, "negatives": "all"},
     "all": {"negatives": "all"},
 }
-# The default and what was before it, by every training seed; the rest by one.
-COMPARED = (("site", "negatives of the site"), ("no", "all"))
-ONCE = (
-    ("site", "all"),
-    ("slide", "all"),
-    ("no", "negatives of the site"),
-    ("site", "site batches"),
-    ("no", "site batches"),
-)
+DEFAULT = ("simclr", "site", "negatives of the site")
+THE_PAPERS_WAY = ("simclr", "no", "all")
+MASK_ALONE = replace(THE_PAPERS, split=False, crop=False)
+# Ways of learning that are compared, by all training seeds: options of the run.
+METHODS: dict[tuple[str, ...], dict] = {
+    DEFAULT: AGAINST["negatives of the site"],
+    THE_PAPERS_WAY: AGAINST["all"],
+    ("vicreg", "site", "site batches"): {"objective": "vicreg", "site_batches": True},
+    ("byol", "site", "site batches"): {"objective": "byol", "site_batches": True},
+    ("mask alone", "site"): {"negatives": "site", "views": MASK_ALONE},
+    ("supervised", "site", "small"): {"objective": "classify"},
+    ("supervised", "site", "abmil"): {"objective": "classify", "model": "abmil"},
+}
+FEW = (1, 2, 5, 10)  # labelled patients per class
+
+
+def four_views(**changes) -> dict:
+    """As many views in all as of the default."""
+    return {"views": replace(THE_PAPERS, views=4, **changes), "steps": STEPS // 2}
+
+
+# Tried on the cohorts of the choice: how views are made, and the temperature.
+TRIED: dict[str, tuple] = {
+    "default": (nullcontext, {}),
+    "flips and turns": (partial(moved_places, turned=True, shifted=False), {}),
+    "shifts": (partial(moved_places, turned=False, shifted=True), {}),
+    "flips, turns, shifts": (partial(moved_places, turned=True, shifted=True), {}),
+    "four views, half the steps": (nullcontext, four_views()),
+    "two sizes, half the steps": (two_sizes, four_views()),
+    "crops of 60 to 300": (
+        nullcontext, {"views": replace(THE_PAPERS, crop_area=(60, 300))}
+    ),
+    "crops of 30 to 150": (
+        nullcontext, {"views": replace(THE_PAPERS, crop_area=(30, 150))}
+    ),
+    "mask alone": (nullcontext, {"views": MASK_ALONE}),
+    "no crop": (nullcontext, {"views": replace(THE_PAPERS, crop=False)}),
+    "32 tokens": (nullcontext, {"views": replace(THE_PAPERS, max_tokens=32)}),
+    "128 tokens": (nullcontext, {"views": replace(THE_PAPERS, max_tokens=128)}),
+    "temperature 0.2": (partial(temperature, 0.2), {}),
+    "temperature 0.5": (partial(temperature, 0.5), {}),
+}  # fmt: skip
+# Of methods without negatives: VICReg's variance and BYOL's batch norms are then of
+# slides of one site.
+WITHOUT_NEGATIVES: dict[str, dict] = {
+    "": {},
+    "900 steps": {"steps": 900},
+    "rate 1e-3": {"learning_rate": 1e-3},
+    "rate 1e-3, 900 steps": {"learning_rate": 1e-3, "steps": 900},
+    "plain head": {"head": "paper"},
+}
 CPU = torch.device("cpu")
 
 
@@ -79,16 +125,12 @@ class Pair:
 
     regime: str
     known: str
-    asked: tuple[str, ...]
+    asked: str
 
 
-# Cohort seeds 101, and 202 and 303: tumour is the minority.
-CHOOSE = {"minority": Pair("minority", "cohort", ("calibration", "fresh"))}
-# Asked are cohorts that nobody looked at before.
-FINAL = {
-    "majority": Pair("majority", "majority-11", ("majority-12",)),
-    "minority": Pair("minority", "cohort", ("minority-12",)),
-}
+CHOOSE = Pair("minority", "minority-0", "minority-1")
+# Cohorts that nobody looked at before.
+FINAL = {one: Pair(one, f"{one}-21", f"{one}-22") for one in REGIMES}
 
 
 def finished(events):
@@ -99,22 +141,22 @@ def finished(events):
             return stop.value
 
 
-def paint(work: Path, regime: str) -> None:
-    """Both cohorts of the final table: features and labels.csv."""
-    for seed in SEEDS if regime == "majority" else SEEDS[1:]:
-        folder = work / f"{regime}-{seed}"
-        if (folder / "labels.csv").exists():
-            continue
-        cases = make_cases(3 * 60, SIZE, seed, tumour=regime)
-        first = {case.patient: case for case in reversed(cases)}
-        cases = sorted(first.values(), key=lambda case: case.slide)[: PATIENTS[regime]]
-        folder.mkdir(parents=True, exist_ok=True)
-        for start in range(0, len(cases), 10):
-            encode(folder, cases[start : start + 10])
-        rows = [f"{c.slide},{c.label},{c.patient},{c.site}\n" for c in cases]
-        text = "slide,label,patient,site\n" + "".join(rows)
-        (folder / "labels.csv").write_text(text, encoding="utf-8")
-        print(f"{folder}: {len(cases)} slides", flush=True)
+def paint(work: Path, name: str) -> None:
+    """One cohort: features and labels.csv, which comes last."""
+    folder = work / name
+    if (folder / "labels.csv").exists():
+        return
+    regime, seed, patients = COHORTS[name]
+    cases = make_cases(3 * patients, SIZE, seed, tumour=regime)
+    first = {case.patient: case for case in reversed(cases)}
+    cases = sorted(first.values(), key=lambda case: case.slide)[:patients]
+    folder.mkdir(parents=True, exist_ok=True)
+    for start in range(0, len(cases), 10):
+        encode(folder, cases[start : start + 10])
+    rows = [f"{c.slide},{c.label},{c.patient},{c.site}\n" for c in cases]
+    text = "slide,label,patient,site\n" + "".join(rows)
+    (folder / "labels.csv").write_text(text, encoding="utf-8")
+    print(f"{folder}: {len(cases)} slides", flush=True)
 
 
 def encode(folder: Path, cases) -> None:
@@ -132,21 +174,13 @@ def encode(folder: Path, cases) -> None:
         path.unlink()
 
 
-def opened(works: tuple[Path, ...], *names: str) -> Cohort:
-    """Slides of some cohorts, whose patients and sites are called by the cohort too."""
-    slides = []
-    for name in names:
-        folder = cohort_folder(works, name)
-        table = read_labels(folder / "labels.csv")
-        slides += [
-            replace(s, patient=f"{name} {s.patient}", site=f"{name} {s.site}")
-            for s in open_cohort(folder / "features", table)
-        ]
-    return Cohort(slides)
-
-
-def cohort_folder(works: tuple[Path, ...], name: str) -> Path:
-    return next(work / name for work in works if (work / name / "labels.csv").exists())
+def opened(work: Path, name: str) -> Cohort:
+    """A cohort whose patients and sites are called by its name too."""
+    table = read_labels(work / name / "labels.csv")
+    return Cohort([
+        replace(s, patient=f"{name} {s.patient}", site=f"{name} {s.site}")
+        for s in open_cohort(work / name / "features", table)
+    ])  # fmt: skip
 
 
 class Results:
@@ -178,17 +212,14 @@ class Results:
 class Question:
     """Both cohorts of a pair, and what they are asked."""
 
-    def __init__(
-        self, works: tuple[Path, ...], pair: Pair, results: Results, stage: str
-    ) -> None:
-        self.works, self.results, self.stage, self.pair = works, results, stage, pair
-        self.runs = works[0] / "runs"
-        self.known, self.asked = opened(works, pair.known), opened(works, *pair.asked)
+    def __init__(self, work: Path, pair: Pair, results: Results, stage: str) -> None:
+        self.work, self.results, self.stage, self.pair = work, results, stage, pair
+        self.known, self.asked = opened(work, pair.known), opened(work, pair.asked)
         self.patients = np.array(self.asked.patients())
         self.y_known, self.y = self.known.class_numbers(), self.asked.class_numbers()
         results.found["cohorts"][f"{stage}/{pair.regime}"] = {
             "learned from": pair.known,
-            "asked": list(pair.asked),
+            "asked": [pair.asked],
             "slides": [len(self.known), len(self.asked)],
             "patients": [len(set(self.known.patients())), len(set(self.patients))],
             "tokens": [round(float(np.mean([len(s) for s in one])))
@@ -232,19 +263,16 @@ class Question:
         if name in self.results:
             return
         encoder = pooling_model(which, self.known).encoder
-        self.results.keep(name, self.judged(*self.embedded(encoder, kind)))
-
-    def run_folder(self, *parts: str) -> Path:
-        """By the cohort that is learned from: others may be asked of the same model."""
-        name = "-".join((self.pair.known, *parts))
-        return self.runs / name.replace(", ", "+").replace(" ", "_")
+        h_known, h = self.embedded(encoder, kind)
+        few = self.few_labels(h_known, h)
+        self.results.keep(name, {**self.judged(h_known, h), "few": few})
 
     def trained(self, parts: tuple[str, ...], kind: str, seed: int, **changes) -> None:
         name = self.name(*parts, f"seed {seed}")
         if name in self.results:
             return
-        out = self.run_folder(*parts, str(seed))
-        folder = cohort_folder(self.works, self.pair.known)
+        out = self.work / "runs" / name.replace(", ", "+").replace(" ", "_")
+        folder = self.work / self.pair.known
         settings = TrainSettings(
             features=str(folder / "features"),
             labels=str(folder / "labels.csv"),
@@ -253,11 +281,10 @@ class Question:
             seed=seed,
             device="cpu",
             **{"objective": "simclr", "model": "small", "steps": STEPS,
-               "validate_epochs": 50, "checkpoint_steps": 1000, **changes},
+               "validate_epochs": 1000, "checkpoint_steps": 1000, **changes},
         )  # fmt: skip
-        if not (out / "embeddings.npz").exists():
-            shutil.rmtree(out, ignore_errors=True)
-            finished(train(settings, cohort=self.known))
+        shutil.rmtree(out, ignore_errors=True)
+        finished(train(settings, cohort=self.known))
         model = load_model(out / "last.safetensors")
         h_known, h = self.embedded(model.encoder, kind)
         record = self.judged(h_known, h)
@@ -266,16 +293,17 @@ class Question:
             sites = self.asked.site_numbers()
             own = _site_tables.scored(self.y, sites, own=said)
             record = {**record, **own}
+        else:
+            record["few"] = self.few_labels(h_known, h)
         self.results.keep(name, record)
-        np.savez(out / "embeddings.npz", known=h_known, asked=h)
 
-    def few_labels(self, name: str, h_known, h) -> None:
-        """From 1, 2, 5 and 10 labelled patients per class, over 50 draws of them."""
-        if name in self.results:
-            return
+    def few_labels(self, h_known, h) -> dict[str, list[float]]:
+        """By labelled patients per class: mean and spread over 50 draws of them."""
         patients = np.array(self.known.patients())
-        record: dict = {}
-        for count in (1, 2, 5, 10):
+        scale = StandardScaler().fit(h_known)  # no label is needed for it
+        known, asked = scale.transform(h_known), scale.transform(h)
+        found = {}
+        for count in FEW:
             shares = []
             for draw in range(50):
                 rng = np.random.default_rng([count, draw])
@@ -287,109 +315,72 @@ class Question:
                     ))
                     for one in range(3)
                 ])  # fmt: skip
-                scale = StandardScaler().fit(h_known)  # no label is needed for it
-                fitted = LogisticRegression(max_iter=2000).fit(
-                    scale.transform(h_known[rows]), self.y_known[rows]
-                )
-                right = fitted.predict(scale.transform(h)) == self.y
+                fitted = LogisticRegression(max_iter=2000)
+                fitted.fit(known[rows], self.y_known[rows])
+                right = fitted.predict(asked) == self.y
                 shares.append(
                     np.mean([right[self.y == one].mean() for one in range(3)])
                 )
-            record[f"{count}"] = float(np.mean(shares))
-            record[f"{count} sd"] = float(np.std(shares))
-        self.results.keep(name, record)
+            found[str(count)] = [float(np.mean(shares)), float(np.std(shares))]
+        return found
 
 
-def compare(question: Question, seeds: range) -> None:
-    """Poolings and learning without labels, by how tokens are standardised."""
+def choose(question: Question, seeds: range) -> None:
+    """What else might help, in batches of one site, which take a fifth of the time."""
     for kind in KINDS:
         for which in ("mean", "max"):
             question.pooled(which, kind)
-    for part in (COMPARED, ONCE):
-        for seed in seeds if part is COMPARED else range(1):
-            for kind, words in part:
-                against = AGAINST[words]
-                question.trained(("simclr", kind, words), kind, seed, **against)
-
-
-def supervised(question: Question, seeds: range) -> None:
+    one_site = AGAINST["site batches"]
     for seed in seeds:
-        for kind in ("site", "no"):
-            for model in ("small", "abmil"):
-                question.trained(
-                    ("classify", model, kind), kind, seed,
-                    objective="classify", model=model,
-                )  # fmt: skip
+        question.trained(("tried", "default"), "site", seed, **one_site)
+    for objective in ("vicreg", "byol"):
+        for words, changes in WITHOUT_NEGATIVES.items():
+            parts = tuple(part for part in ("tried", objective, words) if part)
+            options = {"objective": objective, "site_batches": True, **changes}
+            question.trained(parts, "site", 0, **options)
+    with invariance(2):
+        parts = ("tried", "vicreg", "invariance 2")
+        options = {"objective": "vicreg", "site_batches": True}
+        question.trained(parts, "site", 0, **options)
+    for words, (views, changes) in TRIED.items():
+        with views():
+            question.trained(("tried", words), "site", 0, **{**one_site, **changes})
+
+
+def compare(question: Question, seeds: range) -> None:
+    """The final table: poolings, and each method by all training seeds."""
+    for kind in KINDS:
+        for which in ("mean", "max"):
+            question.pooled(which, kind)
+    for seed in seeds:
+        for parts, changes in METHODS.items():
+            question.trained(parts, parts[1], seed, **changes)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "stages", nargs="*", default=["table"],
-        help="paint, choose, final, vicreg, labels, views, supervised, table",
-    )  # fmt: skip
+        "stages", nargs="*", default=["table"], help="paint, choose, final, table"
+    )
     parser.add_argument("--work", type=Path, default=ROOT / "build/sites")
-    parser.add_argument("--bundled", type=Path, default=ROOT / "build/bundled")
     parser.add_argument("--regimes", nargs="+", default=list(REGIMES))
     parser.add_argument("--seeds", type=int, default=3, help="training seeds")
     parser.add_argument("--json", type=Path, default=RESULTS / "site_learning.json")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    results = Results(args.json)
-    works, seeds = (args.work, args.bundled), range(args.seeds)
+    results, seeds = Results(args.json), range(args.seeds)
     for stage in args.stages:
-        if stage == "table":
+        if stage == "paint":
+            for name in COHORTS:
+                paint(args.work, name)
+        elif stage == "choose":
+            choose(Question(args.work, CHOOSE, results, stage), seeds)
+        elif stage == "final":
+            for regime in args.regimes:
+                compare(Question(args.work, FINAL[regime], results, stage), seeds)
+        else:
             print(_site_tables.tables(results.found))
             print("\n" + _site_tables.few_labels(results.found))
-            continue
-        for regime in args.regimes:
-            if stage == "paint":
-                paint(args.work, regime)
-                continue
-            if stage == "choose":
-                if regime in CHOOSE:
-                    question = Question(works, CHOOSE[regime], results, stage)
-                    compare(question, seeds)
-                    labels(question, seeds)
-                continue
-            question = Question(works, FINAL[regime], results, "final")
-            if stage == "final":
-                compare(question, seeds)
-            elif stage == "vicreg":
-                for seed in seeds:
-                    for kind in ("site", "no"):
-                        question.trained(
-                            ("vicreg", kind), kind, seed, objective="vicreg"
-                        )
-            elif stage == "labels":
-                labels(question, seeds)
-            elif stage == "views":
-                for seed in seeds:
-                    for words, changes in VIEWS.items():
-                        question.trained(
-                            ("views", words), "site", seed, negatives="site",
-                            views=replace(THE_PAPERS, **changes),
-                        )  # fmt: skip
-            else:
-                supervised(question, seeds)
-
-
-def labels(question: Question, seeds: range) -> None:
-    """Linear classifiers of few patients, on what was embedded before."""
-    for which in ("mean", "max"):
-        for kind in ("no", "site"):
-            name = question.name("labels", which, kind)
-            if name not in question.results:
-                encoder = pooling_model(which, question.known).encoder
-                question.few_labels(name, *question.embedded(encoder, kind))
-    for kind, words in COMPARED:
-        for seed in seeds:
-            out = question.run_folder("simclr", kind, words, str(seed))
-            name = question.name("labels", "simclr", kind, words, f"seed {seed}")
-            if name in question.results or not (out / "embeddings.npz").exists():
-                continue
-            model = load_model(out / "last.safetensors")
-            question.few_labels(name, *question.embedded(model.encoder, kind))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from _figures import Figures
 
+from spt_core.engine.priority import cores
 from spt_core.sample import write_sample_slide
 from spt_core.tokens import TokenFacts, Tokens, write_tokens
 
@@ -29,6 +30,9 @@ def main() -> None:
     parser.add_argument("--slide", type=Path, help="a slide instead of a painted one")
     parser.add_argument("--seconds", type=float, default=15.0, help="of each turn")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument(
+        "--folds", action="store_true", help="measure in folds, in several processes"
+    )
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         slide = args.slide
@@ -40,7 +44,8 @@ def main() -> None:
         write_features(features)
         found = run(slide, features, args, folder)
     size = None if args.slide else args.size
-    figures = Figures("train_heartbeat", size=size, seconds=args.seconds)
+    topic = "train_heartbeat_folds" if args.folds else "train_heartbeat"
+    figures = Figures(topic, size=size, seconds=args.seconds, rounds=args.rounds)
     quiet, busy = np.array(found["quiet"]), np.array(found["busy"])
     for name, late in (("panning alone", quiet), ("panning while it trains", busy)):
         goal = "< 1" if late is busy else ""
@@ -49,6 +54,7 @@ def main() -> None:
         figures.add(f"{name}: p99", 1e3 * np.quantile(late, 0.99), "ms late")
         figures.add(f"{name}: worst", 1e3 * late.max(), "ms late")
         figures.add(f"{name}: ticks", len(late))
+    figures.add("cores that the study used", np.mean(found["cores"]), f"of {cores()}")
     ratio = (np.quantile(busy, 0.99) + 0.01) / (np.quantile(quiet, 0.99) + 0.01)
     figures.add("p99 of the interval, against panning alone", ratio, "x", goal="<= 1.5")
     for request, seconds in found["heard"].items():
@@ -65,6 +71,8 @@ def write_features(folder: Path) -> None:
         facts = TokenFacts(encoder="made", name=f"s{number:02d}")
         tokens = Tokens(x, places, 256 * places[:, ::-1], facts)
         write_tokens(folder / f"s{number:02d}.h5", tokens)
+    rows = (f"s{number:02d},{'ab'[number % 2]}\n" for number in range(SLIDES))
+    folder.with_name("labels.csv").write_text("slide,label\n" + "".join(rows))
 
 
 def run(slide: Path, features: Path, args: argparse.Namespace, folder: str) -> dict:
@@ -76,7 +84,7 @@ def run(slide: Path, features: Path, args: argparse.Namespace, folder: str) -> d
     }
     window = Path(__file__).with_name("_train_window.py")
     command = [sys.executable, str(window), str(slide), str(features)]
-    command += [f"{folder}/study", str(args.seconds), str(args.rounds)]
+    command += [f"{folder}/study", str(args.seconds), str(args.rounds), str(args.folds)]
     if shutil.which("xvfb-run"):
         environment["LIBGL_ALWAYS_SOFTWARE"] = "1"
         command = ["xvfb-run", "-a", "-s", "-screen 0 1280x800x24", *command]

@@ -16,6 +16,7 @@ from qtpy.QtCore import QTimer
 
 from napari_spt.parts.settings import remember
 from napari_spt.training.reading import Phase
+from napari_spt.training.run_words import explained, headline
 
 if TYPE_CHECKING:
     from napari_spt.training.dock import TrainDock
@@ -96,7 +97,7 @@ class Show:
         while time.monotonic() < until:
             yield True
         self.picture("result")
-        _log.info("%s %s", run.stands.text(), run.says.text())
+        _log.info("%s %s", headline(run.last), explained(run.last))
 
     def is_over(self) -> bool:
         look = self.dock.run.last

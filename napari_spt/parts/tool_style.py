@@ -2,6 +2,7 @@
 
 from napari.settings import get_settings
 from napari.utils.theme import get_theme
+from qtpy.QtGui import QFont
 
 
 def ink_of(theme: str) -> str:
@@ -35,6 +36,13 @@ def tool_style(theme: str) -> str:
         " border-radius: 3px; padding: 1px 3px; }"
         f"QToolButton#spt_name:checked {{ border-color: {ink}; }}"
     )
+
+
+def text_font(font: QFont) -> QFont:
+    """A font in the size of napari's text, for what is painted rather than styled."""
+    font = QFont(font)
+    font.setPointSize(get_settings().appearance.font_size)
+    return font
 
 
 def table_style() -> str:

@@ -1,6 +1,6 @@
 """The legend of the map: names with their colours, or a scale of numbers."""
 
-from qtpy.QtCore import QRectF, QSize, Qt, Signal
+from qtpy.QtCore import QEvent, QRectF, QSize, Qt, Signal
 from qtpy.QtGui import QColor, QFontMetrics, QIcon, QLinearGradient, QPainter, QPixmap
 from qtpy.QtWidgets import QSizePolicy, QToolButton, QVBoxLayout, QWidget
 from superqt.utils import QFlowLayout
@@ -74,12 +74,15 @@ class _Names(QWidget):
     def take_room(self) -> None:
         """As high as its rows; a scroll area asks nobody for that."""
         height = self.flow.heightForWidth(self.width())
-        if self.height() != height:
+        if self.minimumHeight() != height or self.maximumHeight() != height:
             self.setFixedHeight(height)
 
-    def resizeEvent(self, event) -> None:
-        super().resizeEvent(event)
-        self.take_room()
+    def event(self, event: QEvent) -> bool:
+        done = super().event(event)
+        # Names that were added while the map was hidden have no height until now.
+        if event.type() in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
+            self.take_room()
+        return done
 
 
 class ColourScale(QWidget):

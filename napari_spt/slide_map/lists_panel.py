@@ -25,6 +25,7 @@ from napari_spt.slide_map.words import (
     UNUSUAL_HELP,
     chosen_table,
     nearest_words,
+    slide_lines,
     unusual_words,
 )
 from spt_core.csv_files import write_lines
@@ -111,8 +112,9 @@ class ListsPanel(QWidget):
             return
         many = "1 slide" if len(rows) == 1 else f"{len(rows):,} slides"
         self.chosen_says.setText(f"{many} chosen.")
-        table = chosen_table(rows[:MOST], self._map, self._labels, named=True)
-        words = [" · ".join(filter(None, line)) for line in table[1:]]
+        words = [
+            " · ".join(slide_lines(row, self._map, self._labels)) for row in rows[:MOST]
+        ]
         self.chosen.show_slides(list(rows), words)
 
     # Taking the list along

@@ -8,6 +8,7 @@ from qtpy.QtWidgets import QSizePolicy, QWidget
 from scipy.spatial import cKDTree
 
 from napari_spt.slide_map.colouring import Colouring
+from napari_spt.slide_map.lasso import inside
 
 # In pixels of the screen: of a point among few and among many, and of its reach.
 LARGE, SMALL = 11.0, 6.0
@@ -330,20 +331,6 @@ class MapPlot(QWidget):
 
     def sizeHint(self) -> QSize:
         return QSize(360, 360)
-
-
-def inside(
-    points: NDArray[np.floating], polygon: NDArray[np.floating]
-) -> NDArray[np.bool_]:
-    """Which points (n, 2) lie in a polygon (k, 2), by the even-odd rule."""
-    x, y = points.T
-    found = np.zeros(len(points), bool)
-    for (x0, y0), (x1, y1) in zip(polygon, np.roll(polygon, -1, axis=0), strict=True):
-        if y0 == y1:
-            continue
-        crosses = (y0 > y) != (y1 > y)
-        found ^= crosses & (x < (x1 - x0) * (y - y0) / (y1 - y0) + x0)
-    return found
 
 
 def _polygon(xy: NDArray[np.float64]) -> QPolygonF:

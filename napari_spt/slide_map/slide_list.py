@@ -25,6 +25,7 @@ class SlideList(QListWidget):
         self.itemClicked.connect(self._open)
         self.itemActivated.connect(self._on_activated)
         self.currentItemChanged.connect(self._point)
+        self.setSpacing(1)
         self._clicked: QListWidgetItem | None = None
 
     def show_slides(self, rows: Sequence[int], words: Sequence[str]) -> None:
@@ -35,7 +36,8 @@ class SlideList(QListWidget):
             item.setData(Qt.ItemDataRole.UserRole, int(row))
             self.addItem(item)
         lines = min(8, max(2, self.count()))
-        self.setFixedHeight(lines * (self.fontMetrics().height() + 6) + 6)
+        high = max(self.sizeHintForRow(0), self.fontMetrics().height()) + 2
+        self.setFixedHeight(lines * high + 2 * self.frameWidth() + 4)
 
     @property
     def rows(self) -> list[int]:

@@ -29,6 +29,7 @@ MEAN_WORDS = "No model: mean of patches"
 FILE_WORDS = "Choose a file…"
 FEATURES_WORDS = "none chosen"
 LABELS_WORDS = "none"
+LABELS_FILES = "Tables (*.csv *.tsv *.txt *.xlsx)"
 
 
 @dataclass(frozen=True)
@@ -165,20 +166,21 @@ class SourcePanel(QWidget):
             inner = folder / "features"
             if not any(inner.glob(f"*{layout.ENDING}")):
                 show_error(
-                    f"{folder} holds no feature files (*{layout.ENDING}). Make them "
-                    "with “spt encode SLIDES --out FEATURES”."
+                    f"{folder} holds no feature files (*{layout.ENDING}). A study of "
+                    "the Train dock makes them, in its folder “features”, and so does "
+                    "“spt encode”."
                 )
                 return
             folder = inner
         remember("map_features", str(folder))
-        beside = folder.parent / "labels.csv"
-        labels = beside if beside.is_file() else None
+        beside = (folder.parent / name for name in ("labels.csv", "labels.xlsx"))
+        labels = next((one for one in beside if one.is_file()), None)
         self._change(features=folder, labels=labels, slides=None)
         self.features_chosen.emit()
 
     def _ask_labels(self) -> None:
         self.dialog = _dialog(self, "Choose a table of labels", self.sources.labels)
-        self.dialog.setNameFilters(["Tables (*.csv *.tsv *.txt)", "All files (*)"])
+        self.dialog.setNameFilters([LABELS_FILES, "All files (*)"])
         self.dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
         self.dialog.fileSelected.connect(self.choose_labels)
         self.dialog.open()

@@ -9,8 +9,8 @@ from spt_core.tokens import Labels
 EMPTY = (
     "A map lays slides that are alike side by side: classes that lie apart, slides "
     "that are like no other, scanners that a model tells apart though it should not. "
-    "Choose a folder of features, one file per slide; “spt encode” and “spt study” "
-    "make such folders."
+    "Choose a folder of features, one file per slide: every study of the Train dock "
+    "has one."
 )
 NO_SLIDE = "Open a slide of this map, or click a point: here are those most like it."
 NO_CHOICE = (

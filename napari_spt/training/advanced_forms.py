@@ -12,14 +12,16 @@ from napari_spt.parts.widgets import Folded, text
 from napari_spt.training.draft import StudyDraft
 from napari_spt.training.words import EFFORTS
 from spt_core.hints import settings_of
+from spt_core.learning.details import LearningDetails
 from spt_core.learning.views import ViewSettings
 from spt_core.patches.settings import EncodeSettings
 from spt_core.studies.study_settings import StudySettings
 
 OF_STUDY = (
     "model", "steps", "pretrain_steps", "batch_size", "learning_rate", "folds",
-    "seeds", "ignore_split", "pretrain_once", "patient_from", "seed", "device",
-    "workers", "patch_method", "patch_arch", "patch_epochs", "title",
+    "seeds", "ignore_split", "pretrain_once", "patient_from", "standardise",
+    "site_batches", "seed", "device", "workers", "patch_method", "patch_arch",
+    "patch_epochs", "title",
 )  # fmt: skip
 OF_ENCODING = (
     "encoder", "weights", "target_mpp", "patch_size", "slide_mpp", "channels",
@@ -30,11 +32,13 @@ SETTINGS: dict[str, tuple[type, tuple[str, ...]]] = {
     "advanced": (StudySettings, OF_STUDY),
     "encode": (EncodeSettings, OF_ENCODING),
     "views": (ViewSettings, OF_VIEWS),
+    "details": (LearningDetails, tuple(settings_of(LearningDetails))),
 }
 TITLES = {
     "advanced": "Learning",
     "encode": "Reading slides",
     "views": "Views of a slide",
+    "details": "Learning, in detail",
 }
 
 
@@ -87,12 +91,18 @@ class AdvancedForms(QWidget):
                     native.setSizeAdjustPolicy(
                         QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
                     )
-                name = text(row.label)
-                line = QHBoxLayout()
-                line.setSpacing(6)
-                line.addWidget(name, stretch=2)
-                line.addWidget(native, stretch=3)
-                layout.addLayout(line)
+                setting = settings_of(SETTINGS[part][0])[row.name]
+                if setting.kind is bool:  # which says its own name
+                    layout.addWidget(native)
+                elif setting.length:  # no room beside its name
+                    layout.addWidget(text(row.label))
+                    layout.addWidget(native)
+                else:
+                    line = QHBoxLayout()
+                    line.setSpacing(6)
+                    line.addWidget(text(row.label), stretch=2)
+                    line.addWidget(native, stretch=3)
+                    layout.addLayout(line)
                 layout.addWidget(text(_explained(SETTINGS[part][0], row.name)))
                 natives.append(native)
                 if (part, row.name) == ("encode", "encoder"):
@@ -152,6 +162,11 @@ def _explained(cls: type, name: str) -> str:
         usual = setting.hint.automatic
     elif isinstance(usual, bool):
         usual = "yes" if usual else "no"
+    elif setting.hint.choice_labels:
+        usual = dict(
+            zip(setting.hint.choices, setting.hint.choice_labels, strict=True)
+        )[usual]
     elif isinstance(usual, tuple):
-        usual = " to ".join(f"{part:g}" for part in usual)
+        between = " to " if setting.hint.is_range else ", "
+        usual = between.join(f"{part:g}" for part in usual)
     return f"{words}. Usually: {usual}." if usual not in (None, "") else f"{words}."

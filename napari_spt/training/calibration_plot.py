@@ -3,10 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QPointF, QRectF, QSize, Qt
-from qtpy.QtGui import QPainter, QPen
+from qtpy.QtGui import QFontMetrics, QPainter, QPen
 from qtpy.QtWidgets import QSizePolicy, QWidget
 
+from napari_spt.parts.tool_style import text_font
+
 SIDE = 150
+# Radii of points, with their edge.
+SMALLEST, LARGEST = 3, 10
 
 
 class CalibrationPlot(QWidget):
@@ -28,14 +32,21 @@ class CalibrationPlot(QWidget):
         self.update()
 
     def sizeHint(self) -> QSize:
-        return QSize(2 * SIDE, SIDE + 2 * self.fontMetrics().height())
+        line = QFontMetrics(text_font(self.font())).height()
+        return QSize(2 * SIDE, SIDE + 2 * line)
 
     def paintEvent(self, _event) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         ink = self.palette().windowText().color()
-        line = self.fontMetrics().height()
-        area = QRectF(line + 6, 4, self.width() - line - 16, self.height() - line - 14)
+        painter.setFont(text_font(self.font()))
+        line = painter.fontMetrics().height()
+        area = QRectF(
+            line + 6,
+            LARGEST,
+            self.width() - line - 6 - LARGEST,
+            self.height() - line - 6 - LARGEST,
+        )
         painter.setPen(QPen(ink, 1))
         painter.drawRect(area)
         painter.setPen(QPen(ink, 1, Qt.PenStyle.DashLine))
@@ -54,6 +65,6 @@ class CalibrationPlot(QWidget):
         for sure, right, slides in self.bins.tolist():
             x = area.left() + sure * area.width()
             y = area.bottom() - right * area.height()
-            radius = 3 + 6 * (slides / most) ** 0.5
+            radius = SMALLEST + (LARGEST - 1 - SMALLEST) * (slides / most) ** 0.5
             painter.drawEllipse(QPointF(x, y), radius, radius)
         painter.end()

@@ -1,9 +1,12 @@
 """Live curves of a training: how wrong it still is, and who its neighbours are."""
 
+from math import ceil, floor, log10
+
 import pyqtgraph as pg
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QVBoxLayout, QWidget
 
+from napari_spt.parts.tool_style import text_font
 from napari_spt.parts.widgets import text
 from napari_spt.training.reading import Points, Training
 
@@ -13,11 +16,27 @@ MOST_POINTS, FEW_POINTS = 1500, 20
 LOSS, HELD_OUT, OF_CLASS, OF_SITE = "#4c9be8", "#e8933a", "#3fae7a", "#c06ab8"
 
 
+class CalmLogAxis(pg.AxisItem):
+    """Of a logarithmic axis, as many numbers as can be read."""
+
+    def logTickValues(self, low, high, size, _std_ticks):
+        decades = range(floor(low), ceil(high) + 1)
+        for steps in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+            found = [n + log10(step) for n in decades for step in steps]
+            found = [one for one in found if low <= one <= high]
+            if len(found) >= 3:
+                break
+        return [(None, found)]
+
+    def logTickStrings(self, values, _scale, _spacing):
+        return [f"{10**value:.2g}" for value in values]
+
+
 class CalmPlot(pg.PlotWidget):
     """A plot that neither the wheel nor the mouse moves."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__()
+    def __init__(self, name: str, **axes: pg.AxisItem) -> None:
+        super().__init__(axisItems=axes)
         self.setAccessibleName(name)
         self.setMouseEnabled(x=False, y=False)
         self.setMenuEnabled(False)
@@ -44,7 +63,9 @@ class Curves(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.loss_words = text("", "How wrong it still is")
-        self.loss = CalmPlot("How wrong it still is, over the steps")
+        self.loss = CalmPlot(
+            "How wrong it still is, over the steps", left=CalmLogAxis("left")
+        )
         self.loss.setFixedHeight(TALL)
         self.loss.setLogMode(x=False, y=True)
         self.loss_line = self._line(self.loss, LOSS)
@@ -79,11 +100,11 @@ class Curves(QWidget):
         self.best.setData(
             x=[x for x, _ in points],
             # A scatter knows nothing of the logarithm of its plot.
-            y=[_log(y) for _, y in points],
+            y=[log10(y) for _, y in points],
             brush=HELD_OUT if training.held_out else LOSS,
         )
         self.loss_words.setText(_loss_words(training))
-        has_near = bool(training.of_class)
+        has_near = bool(training.of_class or training.of_site)
         self.near.setVisible(has_near)
         self.near_words.setVisible(has_near)
         if has_near:
@@ -93,7 +114,7 @@ class Curves(QWidget):
 
     def use_colours(self, ink: str, ground: str) -> None:
         for plot in (self.loss, self.near):
-            plot.use_colours(ink, ground, self.font())
+            plot.use_colours(ink, ground, text_font(self.font()))
 
 
 def _draw(line: pg.PlotDataItem, points: Points) -> None:
@@ -105,12 +126,6 @@ def _draw(line: pg.PlotDataItem, points: Points) -> None:
     # A first point has no line yet.
     line.setSymbol("o" if len(shown) <= FEW_POINTS else None)
     line.setSymbolSize(5)
-
-
-def _log(value: float) -> float:
-    from math import log10
-
-    return log10(value)
 
 
 def _loss_words(training: Training) -> str:
@@ -125,15 +140,14 @@ def _loss_words(training: Training) -> str:
 
 
 def _near_words(training: Training) -> str:
-    last = training.of_class[-1][1]
-    words = (
-        "<b>Nearest slides are of the same</b> "
-        f"<span style='color:{OF_CLASS}'>■</span> class: {last:.0%}"
-    )
-    if not training.of_site:
-        return words
-    site = training.of_site[-1][1]
-    words += f", <span style='color:{OF_SITE}'>■</span> site: {site:.0%}"
-    if site > last:
+    words, found = "<b>Nearest slides are of the same</b> ", []
+    if training.of_class:
+        last = training.of_class[-1][1]
+        found.append(f"<span style='color:{OF_CLASS}'>■</span> class: {last:.0%}")
+    if training.of_site:
+        site = training.of_site[-1][1]
+        found.append(f"<span style='color:{OF_SITE}'>■</span> site: {site:.0%}")
+    words += ", ".join(found)
+    if len(found) == 2 and site > last:
         words += ". The site is told better than the class: doubt the result."
     return words

@@ -57,7 +57,7 @@ class DataPanel(QWidget):
         )
         self.labels = PathRow(
             "Labels",
-            "None.",
+            "None: it learns without them.",
             is_folder=False,
             tooltip="A table with a row per slide: CSV or Excel",
             kinds=LABELS_FILES,

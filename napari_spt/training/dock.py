@@ -5,26 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari.utils.notifications import show_info
-from qtpy.QtCore import QEvent, QSize, Qt
-from qtpy.QtWidgets import (
-    QDockWidget,
-    QFrame,
-    QHBoxLayout,
-    QPushButton,
-    QScrollArea,
-    QSizePolicy,
-    QVBoxLayout,
-    QWidget,
-)
 
 from napari_spt.parts.background import run_in_background
-from napari_spt.parts.focus_ring import FocusRing
 from napari_spt.parts.settings import remember, remembered
+from napari_spt.parts.side_dock import SideDock
 from napari_spt.parts.tabs import Tabs
 from napari_spt.parts.tool_style import ground_of, ink_of, tool_style
 from napari_spt.parts.viewing import kept_with
-from napari_spt.parts.wheel import CalmWheel
-from napari_spt.parts.widgets import Column, text
 from napari_spt.training.data_panel import DataPanel
 from napari_spt.training.draft import StudyDraft
 from napari_spt.training.goal_panel import GoalPanel
@@ -33,7 +20,9 @@ from napari_spt.training.reading import Look, Phase, growing_run
 from napari_spt.training.result_panel import ResultPanel
 from napari_spt.training.run_panel import RunPanel
 from napari_spt.training.sampling import SampleMaker
+from napari_spt.training.start_bar import StartBar
 from napari_spt.training.study_list import StudyList
+from napari_spt.training.study_slides import study_labels
 from napari_spt.training.views_page import ViewsPage
 from napari_spt.training.watching import (
     Watcher,
@@ -43,29 +32,25 @@ from napari_spt.training.watching import (
     known_studies,
 )
 from spt_core.errors import InputError
-from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.studies.study_folder import Request, StudyFolder
 from spt_core.studies.study_settings import StudySettings
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
 
-NARROWEST, NARROWEST_LINES = 340, 18
-TALL = 600
 CHOSEN = "training_study"
 DATA, GOAL, VIEWS, RUN, RESULT = "Data", "Goal", "Views", "Run", "Result"
 ENDED = (Phase.FINISHED, Phase.STOPPED)
 
 
-class TrainDock(QWidget):
+class TrainDock(SideDock):
     """Pages over one draft and one watched study; what they want is done here."""
 
     def __init__(self, napari_viewer: "Viewer") -> None:
         super().__init__()
         self.viewer = napari_viewer
-        self.is_closed = False
-        self._was_docked = False
         self._phase: Phase | None = None
+        self._stage = ""
         self._close_other()
         self.queue = known_studies()
         self.draft = StudyDraft()
@@ -90,21 +75,13 @@ class TrainDock(QWidget):
         self.result = ResultPanel(self.viewer)
         self.sampling = SampleMaker(self)
         self.tabs = Tabs("training_tab")
-        self.start = QPushButton("Start")
-        self.start.setToolTip("Begin the study; it goes on when napari is closed")
-        self.why_not = text("", "What is missing before it can start")
-        self.copy = QPushButton("Copy as command")
-        self.copy.setToolTip("The same study for a terminal, on the clipboard")
-        self.footer = text(NOT_FOR_DIAGNOSIS)
+        self.foot = StartBar()
+        self.start, self.copy = self.foot.start, self.foot.copy
 
     def _lay_out(self) -> None:
-        column = Column()
-        box = QVBoxLayout(column)
-        box.setContentsMargins(10, 8, 10, 10)
-        box.setSpacing(6)
-        box.addWidget(self.list)
-        box.addWidget(self.tabs)
-        box.addStretch(1)
+        self.box.addWidget(self.list)
+        self.box.addWidget(self.tabs)
+        self.box.addStretch(1)
         for name, page in (
             (DATA, self.data),
             (GOAL, self.goal),
@@ -113,32 +90,8 @@ class TrainDock(QWidget):
             (RESULT, self.result),
         ):
             self.tabs.add(name, page)
-        self.foot = QWidget()
-        foot = QVBoxLayout(self.foot)
-        foot.setContentsMargins(10, 6, 10, 6)
-        foot.setSpacing(4)
-        row = QHBoxLayout()
-        for button in (self.start, self.copy):
-            button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-            row.addWidget(button)
-        foot.addWidget(self.why_not)
-        foot.addLayout(row)
-        foot.addWidget(self.footer)
-        self.scroll = QScrollArea()
-        self.scroll.setWidgetResizable(True)
-        self.scroll.setFrameShape(QFrame.Shape.NoFrame)
-        self.scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.scroll.setWidget(column)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.setSpacing(0)
-        outer.addWidget(self.scroll)
-        outer.addWidget(self.foot)
-        self.rings = [FocusRing(column), FocusRing(self.foot)]
-        self.wheel = CalmWheel(self.scroll)
-        self.wheel.keep(column)
-        column.laid_out.connect(self._on_laid_out)
-        self._keep_wide()
+        self.lay_below(self.foot)
+        self.settle(self.foot.notice)
 
     def _connect(self) -> None:
         self.data.checked.connect(self.show_start)
@@ -155,6 +108,7 @@ class TrainDock(QWidget):
         self.list.forgotten.connect(self._forget)
         self.run.asked.connect(self._ask)
         self.run.go_on_asked.connect(self._go_on)
+        self.result.encoder_taken.connect(self._take_encoder)
         self.watcher.looked.connect(self._on_look)
         self.viewer.events.theme.connect(self._use_theme)
 
@@ -203,13 +157,10 @@ class TrainDock(QWidget):
         except (InputError, OSError) as error:
             show_info(str(error))
             return
-        self.queue.add(folder.path, wanted=self._is_wanted(folder.path))
+        self.queue.know(folder.path)
         self._watch(folder.path)
         self.list.show_studies(self.queue.studies(), self.study)
         self.draft.take(settings)
-
-    def _is_wanted(self, path: Path) -> bool:
-        return any(Path(one.path) == path for one in self.queue.waiting())
 
     def new_study(self) -> None:
         """Put another together from the same slides."""
@@ -220,6 +171,11 @@ class TrainDock(QWidget):
         self.list.show_studies(self.queue.studies(), None)
         self.draft.clear()
         self.tabs.show_page(DATA)
+
+    def _take_encoder(self, path: str) -> None:
+        """Another study, whose slides are read with an encoder of one's own."""
+        self.new_study()
+        self.draft.set(goal="", init="", encode={**self.draft.encode, "encoder": path})
 
     def _forget(self, path: str) -> None:
         if path:
@@ -242,8 +198,7 @@ class TrainDock(QWidget):
             self.data.checker.stop()
             folder = begin_study(settings, self.queue)
         except (InputError, OSError) as error:
-            self.why_not.setText(str(error))
-            self.why_not.show()
+            self.foot.refuse(str(error))
             return
         self.draft.out = str(folder.path)
         self.draft.keep()
@@ -277,13 +232,17 @@ class TrainDock(QWidget):
         self.run.show_look(look)
         self.list.show_studies(look.studies, self.study, look.phase)
         self._show_growth(look)
+        stage = look.state.stage if look.state else ""
+        if stage != self._stage:  # slides that were read since have places
+            self._stage = stage
+            self.views.read_again()
         before, self._phase = self._phase, look.phase
         if before is look.phase:
             return
         self.show_start()
         if look.phase in ENDED:
             self.result.show(look.path)
-            if before is not None:  # it ended just now
+            if before is not None and look.has_model:  # it ended just now
                 self.tabs.show_page(RESULT)
         elif before is None and look.has_model:
             self.result.show(look.path)
@@ -296,23 +255,32 @@ class TrainDock(QWidget):
             return
         if run != self.growth.run:
             self.growth.show(run)
+            self._label_growth(look.path)
         elif look.phase is Phase.RUNNING:
             self.growth.refresh()
         self.growth.setVisible(bool(self.growth.snapshots))
 
-    def copy_command(self) -> None:
-        from qtpy.QtGui import QGuiApplication
+    def _label_growth(self, study: Path) -> None:
+        def take(labels: dict[str, str]) -> None:
+            if study == self.study:
+                self.growth.use_labels(labels)
 
+        run_in_background(
+            lambda: study_labels(study), take, lambda _error: None, owner=self
+        )
+
+    def copy_command(self) -> None:
         from spt_core.commands.written import study_command
 
         try:
-            words = study_command(self.draft.settings())
-        except InputError as error:
-            self.why_not.setText(str(error))
-            self.why_not.show()
+            # Labels that were given here are where the command looks for them.
+            settings = self.draft.prepared_settings()
+            words = study_command(settings)
+        except (InputError, OSError) as error:
+            self.foot.refuse(str(error))
             return
-        QGuiApplication.clipboard().setText(words)
-        self.copy.setText("Copied")
+        self.draft.out = settings.out  # it may be there by now, and is still ours
+        self.foot.copied(words)
 
     # What can be done now
 
@@ -323,33 +291,14 @@ class TrainDock(QWidget):
         if not problem and not at_work and self.data.findings.stops:
             problem = "What stops the run is listed under Data."
         ready = not problem and not at_work and self.data.is_looked_at
-        self.start.setEnabled(ready)
-        self.start.setVisible(not at_work)
-        self.start.setText(
-            "Start" if self.study is None else "Start with these settings"
-        )
+        self.foot.show_start(ready=ready, at_work=at_work, is_new=self.study is None)
         self.copy.setEnabled(self.draft.has_data)
-        self.copy.setText("Copy as command")
-        self.why_not.setText(problem)
-        self.why_not.setVisible(bool(problem))
+        self.foot.refuse(problem)
 
     # The window around it
 
-    def sizeHint(self) -> QSize:
-        return QSize(self.scroll.minimumWidth(), TALL)
-
-    def _keep_wide(self) -> None:
-        lines = NARROWEST_LINES * self.footer.fontMetrics().height()
-        bar = self.scroll.verticalScrollBar().sizeHint().width()
-        width = max(NARROWEST, lines) + bar
-        if width != self.scroll.minimumWidth():
-            self.scroll.setMinimumWidth(width)
-            self._use_theme()
-
-    def _on_laid_out(self) -> None:
-        self._keep_wide()
-        for ring in self.rings:
-            ring.follow()
+    def on_text_size(self, _width: int) -> None:
+        self._use_theme()
 
     def _use_theme(self, _event: object = None) -> None:
         theme = self.viewer.theme
@@ -367,42 +316,22 @@ class TrainDock(QWidget):
                 widget.setStyleSheet(style)
         self.run.use_colours(ink_of(theme), ground_of(theme))
         self.growth.use_colours(ink_of(theme), ground_of(theme))
-        for ring in self.rings:
-            ring.use_colour(ink_of(theme))
+        self.colour_rings(theme)
 
     # Coming and going
-
-    def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ParentChange:
-            # napari takes the widget out of its dock when the dock is closed.
-            if self.parent() is None and self._was_docked:
-                self.shut_down()
-            self._was_docked = self.parent() is not None
-        return super().event(event)
-
-    def closeEvent(self, event: QEvent) -> None:
-        self.shut_down()
-        super().closeEvent(event)
 
     def leave(self) -> None:
         """Make room for another dock of the same window."""
         self.shut_down()
-        above: QWidget | None = self.parentWidget()
-        while above is not None and not isinstance(above, QDockWidget):
-            above = above.parentWidget()
-        if above is not None:
-            above.close()
+        frame = self.frame()
+        if frame is not None:
+            frame.close()
 
-    def shut_down(self) -> None:
-        """Leave the window; a study that runs goes on."""
-        if self.is_closed:
-            return
-        self.is_closed = True
+    def leave_window(self) -> None:
+        """A study that runs goes on."""
         self.watcher.stop()
         self.data.stop()
         self.views.close_page()
         self.sampling.stop()
         self.draft.close()
-        for ring in self.rings:
-            ring.close_ring()
         self.viewer.events.theme.disconnect(self._use_theme)

@@ -12,13 +12,14 @@ from napari_spt.parts.settings import remember, remembered
 from napari_spt.training.labels_source import LabelsSource
 from napari_spt.training.words import EFFORTS
 from spt_core.errors import InputError
+from spt_core.learning.details import LearningDetails
 from spt_core.learning.views import ViewSettings
 from spt_core.patches.settings import EncodeSettings
 from spt_core.studies.study_settings import Goal, StudySettings
 
 KEY = "training"
 _KEPT = ("slides", "features", "goal", "init", "out", "effort")
-_PARTS = ("advanced", "encode", "views")
+_PARTS = ("advanced", "encode", "views", "details")
 
 
 class StudyDraft(QObject):
@@ -32,7 +33,7 @@ class StudyDraft(QObject):
         "" takes what suits the labels.
     labels
         A file with its columns, or a table.
-    advanced, encode, views
+    advanced, encode, views, details
         Settings by name that differ from their defaults.
     """
 
@@ -45,6 +46,7 @@ class StudyDraft(QObject):
         self.advanced: dict[str, Any] = {}
         self.encode: dict[str, Any] = {}
         self.views: dict[str, Any] = {}
+        self.details: dict[str, Any] = {}
         self.labels = LabelsSource()
         self._folder: tempfile.TemporaryDirectory | None = None
 
@@ -132,6 +134,7 @@ class StudyDraft(QObject):
                 **{n: Path(v) if n == "weights" else v for n, v in self.encode.items()}
             ),
             views=ViewSettings(**self.views),
+            details=LearningDetails(**self.details),
             **{**effort, **self.advanced},
         )
 
@@ -197,10 +200,11 @@ class StudyDraft(QObject):
             for name, value in _differing(settings.encode, EncodeSettings()).items()
         }
         self.views = _differing(settings.views, ViewSettings())
+        self.details = settings.details.changed()
         self.advanced = {
             name: value
             for name, value in differing.items()
-            if name not in (*named, "encode", "views")
+            if name not in (*named, "encode", "views", "details")
         }
         self.keep()
         self.changed.emit()
@@ -248,6 +252,8 @@ def _known(part: str, values: Mapping[str, Any]) -> dict[str, Any]:
                 EncodeSettings(**{name: value})
             elif part == "views":
                 ViewSettings(**{name: value})
+            elif part == "details":
+                LearningDetails(**{name: value})
             else:
                 replace(StudySettings("x", "pretrain", slides="x"), **{name: value})
         except (InputError, TypeError, ValueError):

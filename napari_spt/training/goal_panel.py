@@ -66,7 +66,7 @@ class GoalPanel(QWidget):
         box.addWidget(self.effort)
         self.doubt = text("", "What is missing for this goal")
         box.addWidget(self.doubt)
-        self.advanced = AdvancedForms(draft, "advanced", "encode")
+        self.advanced = AdvancedForms(draft, "advanced", "details", "encode")
         box.addWidget(self.advanced)
         draft.changed.connect(self.refresh)
         self.refresh()

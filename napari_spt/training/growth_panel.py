@@ -1,10 +1,11 @@
 """The map of slides growing apart while a model trains, and where it looks."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from qtpy.QtCore import Qt
-from qtpy.QtGui import QImage, QPixmap
+from qtpy.QtGui import QColor, QImage, QPixmap
 from qtpy.QtWidgets import (
     QHBoxLayout,
     QLabel,
@@ -32,7 +33,14 @@ EMPTY = (
     "where it looks on one of them."
 )
 LEARNED_FROM = "It learns from all of them: that they lie apart is no proof."
+FOR_THE_EYE = "It does not know the labels; they only give the colours."
+# Which training it is of, by the name of its folder.
+WHOSE = {
+    "before": "<b>Learning without labels.</b> ",
+    "model": "<b>Your model.</b> ",
+}
 SIDE = 260
+BRIGHT = "yellow: four times the average"
 GROUND = (40, 40, 48)
 
 
@@ -47,7 +55,10 @@ class GrowthPanel(QWidget):
         super().__init__()
         self.run: Path | None = None
         self.snapshots: list[Snapshot] = []
+        # By pseudonym, for slides that are learned from without their labels.
+        self.labels: Mapping[str, str] = {}
         self._is_newest = True
+        self._ground = GROUND
         self.empty = text(EMPTY)
         self.says = text("", "Which step is shown")
         self.plot, self.legend = MapPlot(), Legend()
@@ -88,12 +99,20 @@ class GrowthPanel(QWidget):
             super().show()
             return
         self.run, self.snapshots, self._is_newest = Path(run_folder), [], True
+        self.labels = {}
         self.refresh()
+        self._show()
+
+    def use_labels(self, labels: Mapping[str, str]) -> None:
+        """Labels for the eye, where the model learns without them."""
+        self.labels = labels
         self._show()
 
     def use_colours(self, ink: str, ground: str) -> None:
         """Those of napari's theme."""
         self.plot.use_colours(ink, ground)
+        self._ground = QColor(ground).getRgb()[:3]
+        self._show()
 
     def refresh(self) -> None:
         """Read what is new of the run."""
@@ -150,16 +169,23 @@ class GrowthPanel(QWidget):
             "Before the first step" if found.step == 0 else f"After step {found.step:,}"
         )
         learned = "" if found.held_out.any() else f" {LEARNED_FROM}"
+        if self.labels and self._is_unlabelled(found):
+            learned = f" {FOR_THE_EYE}"
+        whose = WHOSE.get(self.run.name, "") if self.run else ""
         self.says.setText(
-            f"{step}, of {last:,} so far: each point is a slide.{learned}"
+            f"{whose}{step}, of {last:,} so far: each point is a slide.{learned}"
         )
         self._show_points(found)
         self.looks.setText(attention_words(found))
-        self.picture.setPixmap(attention_picture(found))
+        self.picture.setPixmap(attention_picture(found, self._ground))
 
     def _show_points(self, found: Snapshot) -> None:
         values = [found.classes[one] if one >= 0 else None for one in found.y]
-        colours = by_names("Label", values, order=list(found.classes))
+        order = list(found.classes)
+        if self._is_unlabelled(found):
+            values = [self.labels.get(slide) for slide in found.slides]
+            order = sorted(set(filter(None, values)))
+        colours = by_names("Label", values, order=order)
         only = self.plot.only
         self.plot.show_points(found.xy, colours)
         if only is not None:
@@ -169,15 +195,21 @@ class GrowthPanel(QWidget):
             self._entries = entries
             self.legend.show_colouring(colours)
 
+    @staticmethod
+    def _is_unlabelled(found: Snapshot) -> bool:
+        return not (found.y >= 0).any()
+
 
 def attention_words(found: Snapshot) -> str:
     """On which slide the model is shown to look."""
     if found.held_out[found.attended]:
-        return "Where it looks on a slide that it does not learn from:"
-    return "Where it looks on one of its slides:"
+        return f"Where it looks on a slide that it does not learn from ({BRIGHT}):"
+    return f"Where it looks on one of its slides ({BRIGHT}):"
 
 
-def attention_picture(found: Snapshot) -> QPixmap:
+def attention_picture(
+    found: Snapshot, ground: tuple[int, int, int] = GROUND
+) -> QPixmap:
     """Attention from none to four times the average, one square per patch."""
     p = found.p - found.p.min(axis=0)
     # Of large slides some patches only: each is as large as the gap between them.
@@ -187,7 +219,7 @@ def attention_picture(found: Snapshot) -> QPixmap:
     low, high = LIMITS[TIMES_AVERAGE]
     rgba = heat((found.attention - low) / (high - low))
     picture = np.empty((rows, cols, 3), np.float32)
-    picture[:] = np.array(GROUND) / 255
+    picture[:] = np.array(ground) / 255
     alpha = rgba[:, 3:]
     picture[p[:, 0], p[:, 1]] = rgba[:, :3] * alpha + 0.6 * (1 - alpha)
     pixels = np.ascontiguousarray((picture * 255).round().astype(np.uint8))

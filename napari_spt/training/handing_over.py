@@ -1,11 +1,9 @@
 """From a study to the other docks: its model, one of its slides, all of its slides."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qtpy.QtCore import QTimer
-from qtpy.QtWidgets import QDockWidget, QWidget
 
 from napari_spt import PLUGIN
 from napari_spt.analysis.desk import desk_of
@@ -28,7 +26,9 @@ def use_model(viewer: "Viewer", model: Path) -> "AnalysisDock":
     """Open the analysis dock, or bring it forward, with a model chosen."""
     dock = desk_of(viewer).dock
     if dock is None or dock.is_closed:
-        _, dock = viewer.window.add_plugin_dock_widget(PLUGIN, "Slide analysis")
+        _, dock = viewer.window.add_plugin_dock_widget(
+            PLUGIN, "Slide analysis", tabify=True
+        )
     else:
         dock.come_forward()
     dock.model.choose(model)
@@ -66,23 +66,14 @@ def analyse_slide(viewer: "Viewer", slide: Path, model: Path | None) -> Opening:
 
 def map_slides(viewer: "Viewer", sources: "Sources") -> "SlideMapDock":
     """Open the map of slides with some sources."""
-    from napari_spt.slide_map.dock import SlideMapDock
+    from napari_spt.slide_map.dock import maps_of
 
-    found = _open_dock(viewer, lambda one: isinstance(one, SlideMapDock))
+    found = next(iter(maps_of(viewer)), None)
     if found is None:
-        _, found = viewer.window.add_plugin_dock_widget(PLUGIN, "Map of slides")
+        _, found = viewer.window.add_plugin_dock_widget(
+            PLUGIN, "Map of slides", tabify=True
+        )
+    else:
+        found.come_forward()
     found.use(sources)
     return found
-
-
-def _open_dock(
-    viewer: "Viewer", is_wanted: Callable[[QWidget], bool]
-) -> QWidget | None:
-    window = viewer.window._qt_window
-    for dock in window.findChildren(QDockWidget):
-        for one in dock.findChildren(QWidget):
-            if is_wanted(one) and not one.is_closed:
-                dock.show()
-                dock.raise_()
-                return one
-    return None

@@ -18,6 +18,7 @@ MEANING_WORDS = {
     "patient": "Patient",
     "site": "Site",
     "split": "Train or test",
+    "mpp": "Pixel size, µm",
 }
 
 

@@ -9,6 +9,7 @@ from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtGui import QGuiApplication, QIcon, QImage, QKeySequence, QPixmap
 from qtpy.QtWidgets import QHeaderView, QTableWidget, QTableWidgetItem
 
+from napari_spt.parts.tool_style import table_style
 from napari_spt.training.labels_source import name_of
 from spt_core.errors import InputError
 from spt_core.slides import open_slide
@@ -37,11 +38,25 @@ class LabelsTable(QTableWidget):
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.setTabKeyNavigation(False)
         head = self.horizontalHeader()
-        head.setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
+        head.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         self.setMinimumHeight(ROWS_SHOWN * (SIDE + 6))
         self._worker: GeneratorWorker | None = None
         self._is_filling = False
         self.itemChanged.connect(self._on_changed)
+
+    def resizeEvent(self, event) -> None:
+        super().resizeEvent(event)
+        self._take_style()
+
+    def _take_style(self) -> None:
+        """Text as large as elsewhere; a slide's name is longer than a label."""
+        style = table_style()
+        if self.styleSheet() == style:
+            return
+        self.setStyleSheet(style)
+        wide = self.fontMetrics().averageCharWidth()
+        for column, letters in ((1, 12), (2, 9)):
+            self.horizontalHeader().resizeSection(column, letters * wide)
 
     def show_slides(
         self, paths: list[Path], table: Mapping[str, Mapping[str, str]]

@@ -17,6 +17,8 @@ MOST_NOTES = 30
 FULL_BYTES = 20_000_000
 # What a process may take to begin.
 START_SECONDS = 20.0
+# Of slides, and of patches.
+EPOCHS = ("epoch", "patchepoch")
 _AT_WORK = ("running", "pausing", "stopping", "discarding")
 
 
@@ -53,6 +55,8 @@ class Training:
     ----------
     cell
         Of one that measures; "" of the model itself.
+    rate, unit
+        So many of what is learned from, in a second.
     alarm
         ``notlearning`` or ``collapsed``, raised by the training itself.
     """
@@ -66,6 +70,7 @@ class Training:
     of_class: Points = field(default_factory=list)
     of_site: Points = field(default_factory=list)
     rate: float | None = None
+    unit: str = "slides"
     alarm: str = ""
 
     @property
@@ -88,10 +93,12 @@ class Training:
             self.alarm = kind
         if not isinstance(step, int | float):
             return
-        if kind == "epoch":
+        if kind in EPOCHS:
             _add(self.loss, step, event.get("loss"))
-            rate = event.get("slides_per_second") or event.get("patches_per_second")
-            self.rate = rate if isinstance(rate, int | float) else self.rate
+            for unit in ("slides", "patches"):
+                rate = event.get(f"{unit}_per_second")
+                if isinstance(rate, int | float):
+                    self.rate, self.unit = rate, unit
         elif kind == "validation":
             _add(self.held_out, step, event.get("loss"))
             _add(self.rank, step, event.get("effective_rank"))
@@ -157,7 +164,7 @@ class StudyReader:
             (one for one in studies if Path(one.path) == self.folder.path), None
         )
         waiting = [Path(one.path) for one in studies if one.wanted]
-        is_wanted = self.folder.path in waiting
+        is_wanted = self.folder.path in waiting and not _has_ended(state, mine)
         before = waiting.index(self.folder.path) if is_wanted else 0
         phase = phase_of(
             state,
@@ -202,7 +209,7 @@ class StudyReader:
                 self._seconds.clear()
             self._run = run
         cell = str(event.get("cell") or "")
-        if kind in ("epoch", "validation", "notlearning", "collapsed"):
+        if kind in (*EPOCHS, "validation", "notlearning", "collapsed"):
             key = (str(event.get("stage")), cell)
             training = self._trainings.pop(key, None) or Training(*key)
             training.take(event)
@@ -238,6 +245,13 @@ def phase_of(
     if wanted or at_work:
         return Phase.LOST
     return Phase(state.status) if state else Phase.NEW
+
+
+def _has_ended(state: StudyState | None, mine: QueuedStudy | None) -> bool:
+    """Whether it came to its end, though the process that starts studies was killed."""
+    if state is None or mine is None or state.status in _AT_WORK:
+        return False
+    return state.when > mine.added
 
 
 def growing_run(look: Look) -> Path | None:

@@ -5,17 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari.utils.notifications import show_error
-from qtpy.QtCore import Qt, QUrl
+from qtpy.QtCore import Qt, QUrl, Signal
 from qtpy.QtGui import QDesktopServices
 from qtpy.QtWidgets import (
-    QAbstractItemView,
     QDialog,
-    QDialogButtonBox,
     QGridLayout,
-    QHeaderView,
     QPushButton,
-    QTableWidget,
-    QTableWidgetItem,
     QVBoxLayout,
     QWidget,
 )
@@ -28,10 +23,18 @@ from napari_spt.slide_map.slide_list import SlideList
 from napari_spt.training.calibration_plot import CalibrationPlot
 from napari_spt.training.handing_over import analyse_slide, map_slides, use_model
 from napari_spt.training.matrix import Matrix
+from napari_spt.training.model_terms import TermsDialog, encoder_words, terms_words
+from napari_spt.training.result_words import (
+    calibration_words,
+    in_window,
+    sentences,
+    site_words,
+)
+from napari_spt.training.score_table import ScoreTable
 from napari_spt.training.study_slides import StudySlides, study_slides, study_sources
-from spt_core.encoder_terms import terms_sentence
 from spt_core.errors import InputError
 from spt_core.insight.model_words import read_model_words
+from spt_core.patches.encoder_card import read_encoder_card
 from spt_core.studies.study_report import StudyReport, read_study_report
 
 if TYPE_CHECKING:
@@ -41,24 +44,17 @@ EMPTY = (
     "The result of a study is shown here when it is finished: whether learning was "
     "better than averaging patches, and on which slides it was wrong."
 )
-METHODS = {
-    "mean": "Averaging patches",
-    "max": "Largest values",
-    "abmil": "Attention pooling (ABMIL)",
-    "classify": "Your model",
-    "pretrained-classify": "Your model",
-    "finetune": "Your model",
-    "ssspt-simclr": "Your model, asked by a linear classifier",
-}
 LIST_HELP = (
     "A click opens the slide and shows where the finished model looks. The answer here "
     "is of a model that had not learned from this patient; the finished one has."
 )
-NO_LICENCE = "The model's file states no terms."
 
 
 class ResultPanel(QWidget):
     """The report of one study, to look at and to go on from."""
+
+    # An encoder of patches, to be used in a new study.
+    encoder_taken = Signal(str)
 
     def __init__(self, viewer: "Viewer") -> None:
         super().__init__()
@@ -77,6 +73,8 @@ class ResultPanel(QWidget):
         self.headline.setTextFormat(Qt.TextFormat.RichText)
         self.use_model = QPushButton("Use this model")
         self.use_model.setToolTip("Open the slide analysis with this model")
+        self.use_encoder = QPushButton("Use it in a new study")
+        self.use_encoder.setToolTip("Read slides with what was learned here")
         self.about = QPushButton("About the model")
         self.about.setToolTip("What it was trained for, on what")
         self.terms = QPushButton("Licence terms")
@@ -85,18 +83,7 @@ class ResultPanel(QWidget):
         self.open_report.setToolTip("All tables and figures, in the browser")
         self.see_map = QPushButton("Map of its slides")
         self.see_map.setToolTip("Which slides this model finds alike")
-        self.table = QTableWidget(0, 3)
-        self.table.setHorizontalHeaderLabels(["Method", "Right", "95 %"])
-        self.table.setAccessibleName("Mean class accuracy of each method")
-        self.table.setToolTip(
-            "The mean over classes of the share that was found, on slides of patients "
-            "that were not learned from, and between which bounds it lies"
-        )
-        self.table.verticalHeader().hide()
-        self.table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.table.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
-        self.table.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.table.setWordWrap(True)
+        self.table = ScoreTable()
         self.matrix = Matrix()
         self.matrix_says = text("Rows: the label. Columns: the answer.")
         self.cell_says, self.cell = text(""), SlideList("Slides of the chosen cell")
@@ -110,10 +97,11 @@ class ResultPanel(QWidget):
         grid = QGridLayout(buttons)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.addWidget(self.use_model, 0, 0, 1, 2)
-        grid.addWidget(self.see_map, 1, 0)
-        grid.addWidget(self.open_report, 1, 1)
-        grid.addWidget(self.about, 2, 0)
-        grid.addWidget(self.terms, 2, 1)
+        grid.addWidget(self.use_encoder, 1, 0, 1, 2)
+        grid.addWidget(self.see_map, 2, 0)
+        grid.addWidget(self.open_report, 2, 1)
+        grid.addWidget(self.about, 3, 0)
+        grid.addWidget(self.terms, 3, 1)
         self.buttons = buttons
         self.scores = Section("Beside simpler methods", self.table)
         self.mistakes = Section(
@@ -146,6 +134,7 @@ class ResultPanel(QWidget):
 
     def _connect(self) -> None:
         self.use_model.clicked.connect(self._use_model)
+        self.use_encoder.clicked.connect(self._use_encoder)
         self.see_map.clicked.connect(self._see_map)
         self.open_report.clicked.connect(self._open_report)
         self.about.clicked.connect(self.show_card)
@@ -198,7 +187,8 @@ class ResultPanel(QWidget):
             self.cell_says.setText("")
             return
         self.headline.setText(
-            f'<span style="font-size:large"><b>{escape(report.says[0])}</b></span>'
+            '<span style="font-size:large"><b>'
+            f"{escape(in_window(report.says[0]))}</b></span>"
         )
         first, rest = sentences(report)
         self.words.setText("\n".join(first))
@@ -206,30 +196,18 @@ class ResultPanel(QWidget):
         self.rest.setText("\n\n".join(rest))
         self.how.setVisible(bool(rest))
         self.open_report.setEnabled(report.html is not None)
-        for one in (self.use_model, self.about, self.terms):
-            one.setEnabled(report.model is not None)
+        has_model = report.model is not None
+        for one in (self.about, self.see_map):
+            one.setVisible(has_model)
+        self.use_model.setVisible(has_model)
+        self.use_encoder.setVisible(report.encoder is not None)
+        self.terms.setEnabled(has_model or report.encoder is not None)
         self.cell_says.setText("Click a number to list its slides.")
         if measured:
             self._show_scores(report)
 
     def _show_scores(self, report: StudyReport) -> None:
-        self.table.setRowCount(len(report.rows))
-        for number, row in enumerate(report.rows):
-            called = METHODS.get(row.method, row.method)
-            mean, low, high = (
-                f"{100 * one:.0f}" for one in (row.mean, row.low, row.high)
-            )
-            for column, words in enumerate((called, f"{mean} %", f"{low} to {high}")):
-                item = QTableWidgetItem(words)
-                if number == 0:
-                    font = item.font()
-                    font.setBold(True)
-                    item.setFont(font)
-                self.table.setItem(number, column, item)
-        header = self.table.horizontalHeader()
-        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
-        for column in (1, 2):
-            header.setSectionResizeMode(column, QHeaderView.ResizeMode.ResizeToContents)
+        self.table.show_rows(report.rows)
         self._take_room()
         self.matrix.show_counts(report.confusion(), report.classes)
         if report.reliability is not None:
@@ -247,10 +225,7 @@ class ResultPanel(QWidget):
             if table.styleSheet() != style:
                 table.setStyleSheet(style)
                 self.matrix.take_room()
-        self.table.resizeRowsToContents()
-        rows = sum(self.table.rowHeight(n) for n in range(self.table.rowCount()))
-        head = self.table.horizontalHeader().sizeHint().height()
-        self.table.setFixedHeight(rows + head + 4)
+        self.table.take_room()
 
     def _choose_cell(self, row: int, column: int) -> None:
         if self.report is None:
@@ -293,6 +268,10 @@ class ResultPanel(QWidget):
         if self.report is not None and self.report.model is not None:
             use_model(self.viewer, self.report.model)
 
+    def _use_encoder(self) -> None:
+        if self.report is not None and self.report.encoder is not None:
+            self.encoder_taken.emit(str(self.report.encoder))
+
     def _see_map(self) -> None:
         if self.report is not None:
             try:
@@ -318,58 +297,17 @@ class ResultPanel(QWidget):
 
     def show_terms(self) -> QDialog | None:
         """The terms of the model: those of what it sees through travel with it."""
-        if self.report is None or self.report.model is None:
-            return None
+        report = self.report
         try:
-            card = read_model_words(self.report.model).card
-        except InputError as error:
+            if report is not None and report.model is not None:
+                words = terms_words(read_model_words(report.model).card)
+            elif report is not None and report.encoder is not None:
+                words = encoder_words(read_encoder_card(report.encoder))
+            else:
+                return None
+        except (InputError, OSError) as error:
             show_error(str(error))
             return None
-        self.licence = QDialog(self)
-        self.licence.setWindowTitle("Licence terms")
-        self.licence.setMinimumWidth(420)
-        box = QVBoxLayout(self.licence)
-        box.addWidget(text(card.licence or NO_LICENCE))
-        if terms := terms_sentence(None, card.encoder_terms):
-            box.addWidget(text(terms))
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
-        buttons.rejected.connect(self.licence.reject)
-        box.addWidget(buttons)
+        self.licence = TermsDialog(words, self)
         self.licence.open()
         return self.licence
-
-
-def sentences(report: StudyReport) -> tuple[list[str], list[str]]:
-    """What else stands first, and what stands last; the site has its own place."""
-    said = [one for one in report.says[1:] if "the site of a slide" not in one]
-    first = said[: max(0, len(report.rows) - 1)]
-    return first, said[len(first) :]
-
-
-def calibration_words(report: StudyReport) -> str:
-    """Whether its numbers mean what they say."""
-    if report.calibration_error is None:
-        return "On the line, an answer of 80 % is right in 80 of 100 slides."
-    error = report.calibration_error
-    how = "well" if error < 0.05 else "roughly" if error < 0.15 else "badly"
-    return (
-        f"What it says of its sureness fits {how}: on average it is off by "
-        f"{100 * error:.0f} points. Few slides make this uncertain."
-    )
-
-
-def site_words(report: StudyReport) -> str:
-    """What neighbours tell of the site beside the class."""
-    if report.site_knn is None or report.class_knn is None:
-        return ""
-    said = (
-        f"From the most similar slides, the site is told in {report.site_knn:.0%} and "
-        f"the label in {report.class_knn:.0%} (mean over sites and over labels)."
-    )
-    if report.knows_site_better:
-        return (
-            f"{said} It knows the site better than the label: it holds much of scanner "
-            "and staining, and where a label is commoner at one site, it may answer by "
-            "the site. Test it on slides of another site before you believe it."
-        )
-    return f"{said} It knows the label better than the site."

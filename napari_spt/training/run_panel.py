@@ -15,6 +15,7 @@ from qtpy.QtWidgets import (
 
 from napari_spt.parts.widgets import Folded, text
 from napari_spt.training.reading import Look, Phase, Training
+from napari_spt.training.result_words import in_window
 from napari_spt.training.run_words import (
     alarm_words,
     explained,
@@ -23,7 +24,6 @@ from napari_spt.training.run_words import (
     stages_words,
     training_words,
 )
-from napari_spt.training.words import plain
 from spt_core.studies.study_folder import Request
 
 ASKED = {
@@ -32,7 +32,7 @@ ASKED = {
     Request.KEEP_LAST: "Stopping…",
     Request.DISCARD: "Discarding…",
 }
-NEWEST = "The training that goes on"
+NEWEST = "The newest training"
 GOES_ON = (
     Phase.PAUSED,
     Phase.STOPPED,
@@ -182,7 +182,7 @@ class RunPanel(QWidget):
         self._show_buttons(None if self._request else look.phase)
         self._list_trainings(look, is_new)
         self._show_curves()
-        self.notes.setText("\n".join(map(plain, look.notes[::-1])))
+        self.notes.setText("\n".join(map(in_window, look.notes[::-1])))
         self.folded_notes.setVisible(bool(look.notes))
 
     def _show_buttons(self, phase: Phase | None) -> None:

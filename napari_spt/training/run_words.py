@@ -1,6 +1,7 @@
 """What is said of a run: where it stands, and what is to be done."""
 
 from napari_spt.training.reading import Look, Phase, Training
+from napari_spt.training.result_words import in_window
 from napari_spt.training.words import (
     COLLAPSED,
     FULL_DISK,
@@ -55,7 +56,7 @@ def explained(look: Look) -> str:
     if look.phase is Phase.RUNNING and state is not None:
         return progress_words(look)
     if look.phase in (Phase.FINISHED, Phase.STOPPED, Phase.DISCARDED) and state:
-        return plain(state.message)
+        return in_window(state.message)
     return ""
 
 
@@ -71,11 +72,13 @@ def progress_words(look: Look) -> str:
     if state.stage != "evaluate" and state.rate and unit == "patches":
         parts.append(f"{state.rate:,.0f} per second")
     elif training is not None and training.rate:
-        parts.append(f"{training.rate:,.3g} slides per second")
+        parts.append(f"{training.rate:,.3g} {training.unit} per second")
     if look.seconds_left is not None:
         words = until_words(look.seconds_left)
         if state.stage == "encode":
             words = f"read, {words}; then it learns"
+        elif state.stage == "pretrain":
+            words = f"this part {words}"
         parts.append(words)
     return ", ".join(parts)
 

@@ -10,6 +10,7 @@ from spt_core.insight.results import pseudonym
 from spt_core.learning.cohort import open_cohort
 from spt_core.studies.study_folder import StudyFolder
 from spt_core.studies.study_settings import StudySettings
+from spt_core.tokens import read_labels
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,23 @@ def study_sources(folder: Path) -> Sources:
         labels=Path(settings.labels) if settings.labels else None,
         slides=Path(settings.slides) if settings.slides else None,
     )
+
+
+def study_labels(folder: Path) -> dict[str, str]:
+    """The labels of a study's slides by pseudonym, for the eye; reads its features."""
+    try:
+        found = study_sources(folder)
+        if found.features is None or found.labels is None:
+            return {}
+        labels = read_labels(found.labels)
+    except (InputError, OSError):
+        return {}
+    known = {
+        slide: labels.by_slide[name].label
+        for slide, name in study_slides(folder).names.items()
+        if name in labels.by_slide
+    }
+    return {slide: label for slide, label in known.items() if label}
 
 
 def study_slides(folder: Path) -> StudySlides:

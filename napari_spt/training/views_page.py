@@ -36,6 +36,11 @@ class ViewsPage(QWidget):
         self.panel.use_features(there)
         self.panel.refresh()
 
+    def read_again(self) -> None:
+        """There may be features of more slides than before."""
+        self.panel.use_features(None)
+        self.refresh()
+
     def _take_crop(self, low: float, high: float) -> None:
         self.draft.set(views={**self.draft.views, "crop_area": (low, high)})
 

@@ -118,6 +118,7 @@ class ViewsPanel(QWidget):
         """Draw the views by the settings as they are now."""
         if self.is_closed:
             return
+        self._show_accept()
         slide = self.table.front
         source = slide_source(slide)
         self.again.setEnabled(False)
@@ -197,13 +198,14 @@ class ViewsPanel(QWidget):
             -(-size // step)
             for size, step in zip(source.l0_size_xy, places.l0_step_xy, strict=True)
         )
-        numbers = self.views.numbers(len(places.p)).astype(np.float32)
-        numbers[numbers == -1] = np.nan
-        numbers[numbers == -2] = len(self.views.rows)
         drawn = np.full((height, width), np.nan, np.float32)
-        inside = (places.cells < (height, width)).all(axis=1)
-        rows, cols = places.cells[inside].T
-        drawn[rows, cols] = numbers[inside]
+        # Of the views' patches alone: a slide may have a thousand times as many.
+        for number, view in enumerate(self.views.rows):
+            rows, cols = places.cells[view].T
+            inside = (rows < height) & (cols < width)
+            rows, cols = rows[inside], cols[inside]
+            is_first = np.isnan(drawn[rows, cols])
+            drawn[rows, cols] = np.where(is_first, number, len(self.views.rows))
         names = [f"view {n + 1}" for n in range(len(self.views.rows))]
         colours = [CLASS_COLOURS[n % len(CLASS_COLOURS)] for n in range(len(names))]
         if self._drawn != (slide, key):
@@ -261,10 +263,19 @@ class ViewsPanel(QWidget):
         self.suggests.setVisible(found is not None)
         if found is not None:
             self.suggests.setText(
-                f"For the tissue of these slides (a look at {slides}), crops of "
-                f"{found[0]:.0f} to {found[1]:.0f} patches suit: enough is left in the "
-                "smaller view, and no view is most of a slide."
+                f"For the tissue of these slides (a look at {slides}), crops with room "
+                f"for {found[0]:.0f} to {found[1]:.0f} patches suit: enough is left in "
+                "the smaller view, and no view is most of a slide."
             )
+        self._show_accept()
+
+    def _show_accept(self) -> None:
+        try:
+            is_taken = self.settings_source().crop_area == self.suggestion
+        except (InputError, ValueError):
+            is_taken = False
+        self.accept.setEnabled(not is_taken)
+        self.accept.setText("This size is taken" if is_taken else "Use this size")
 
     def _accept(self) -> None:
         if self.suggestion is not None:
@@ -273,7 +284,11 @@ class ViewsPanel(QWidget):
 
 def views_words(views: PreviewedViews, patches: int, draw: int) -> str:
     """How many patches each view has, and how much two of them have in common."""
-    counts = [f"view {n + 1} has {len(rows):,}" for n, rows in enumerate(views.rows)]
+    counts = [
+        f"<span style='color:rgb{CLASS_COLOURS[n % len(CLASS_COLOURS)]}'>■</span> "
+        f"view {n + 1} has {len(rows):,}"
+        for n, rows in enumerate(views.rows)
+    ]
     said = f"Draw {draw + 1}: of {patches:,} patches {', '.join(counts)}."
     if len(views.rows) < 2:
         return said

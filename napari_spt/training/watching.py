@@ -73,18 +73,19 @@ def begin_study(settings: StudySettings, queue: StudyQueue) -> StudyFolder:
 
 def go_on(folder: StudyFolder, queue: StudyQueue) -> None:
     folder.clear_request()
-    queue.add(folder.path, wanted=True)
+    queue.add(folder.path)
     serve_apart(queue)
 
 
 def ask_study(folder: StudyFolder, request: Request, queue: StudyQueue) -> None:
     """Ask until it is heard: one that is just starting hears nothing yet."""
     queue.leave(folder.path)
-    until = time.monotonic() + _ASK_SECONDS
+    asked, until = time.time(), time.monotonic() + _ASK_SECONDS
     while time.monotonic() < until:
         if folder.is_held():
             state = folder.state()
-            if state is not None and state.request:
+            # What an earlier process had heard is of before.
+            if state is not None and state.request and state.when >= asked:
                 return
             if folder.request() is None:
                 folder.ask(request)

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 
+from spt_core.errors import InputError
+
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}(\.\w+)?")
 
 
@@ -94,15 +96,26 @@ def folder_to_disk(folder: Path) -> None:
             os.close(number)
 
 
+def refuse_no_file(path: Path) -> None:
+    """Refuse a pipe, a device or the like, at which a reader may wait for ever."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError(
+            f"{path} is neither a file nor a folder (but a pipe, a device or the like)."
+        )
+
+
 @contextmanager
 def held_by_one(path: Path) -> Iterator[bool]:
     """Hold a lock file; False where another process holds it.
 
-    The system releases the lock when the process ends, however it does.
+    The system releases the lock when the process ends, however it does. A folder that
+    holds anything but files and folders is refused, before anything in it is read.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    for beside in path.parent.iterdir():
+        refuse_no_file(beside)
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
-    with FileIO(os.open(path, flags), "r+b") as file:
+    with FileIO(os.open(path, flags, 0o666), "r+b") as file:
         yield lock(file)
 
 

@@ -57,11 +57,12 @@ def cases(folder, seed, count):
 def go_on(path):
     """Read all that going on with a run reads; whether it is sound."""
     folder = RunFolder(path)
-    key = key_in(path)
     TrainSettings.read(folder.config)
-    saved = folder.load_checkpoint(torch.device("cpu"))
-    folder.drop_metrics_after(9)
-    folder.draw_curve()
+    with folder.held():
+        key = key_in(path)
+        saved = folder.load_checkpoint(torch.device("cpu"))
+        folder.drop_metrics_after(9)
+        folder.draw_curve()
     right = saved is None or bool(
         (saved["w"] == torch.arange(100) * saved["step"]).all()
     )

@@ -1,10 +1,12 @@
 """Bad feature files: a sentence each, and the others go on."""
 
 import csv
+import os
 import sys
 
 import pytest
 
+from spt_core import read_tokens
 from spt_core.cli import main
 from spt_core.learning.cohort import open_cohort
 from tests.attack import foreign_files, forks
@@ -33,6 +35,13 @@ def test_every_bad_file_of_another_tool_is_a_sentence(tmp_path):
 def test_the_good_files_of_other_tools_are_read(tmp_path):
     for form, path in foreign_files.good_files(tmp_path / "good").items():
         assert foreign_files.read(path), form
+
+
+@pytest.mark.parametrize("ending", [".h5", ".pt"])
+def test_a_pipe_is_not_waited_for(tmp_path, ending):
+    os.mkfifo(tmp_path / f"s{ending}")
+    end, words = forks.run(lambda: read_tokens(tmp_path / f"s{ending}"), seconds=20)
+    assert (end, "a pipe" in words) == ("sentence", True)
 
 
 def test_a_folder_goes_on_without_its_bad_files(tmp_path, capsys):

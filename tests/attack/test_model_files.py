@@ -3,6 +3,7 @@
 import sys
 import time
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,7 +11,7 @@ from spt_core import load_model
 from spt_core.errors import InputError
 from spt_core.patches.encoder_card import EncoderCard
 from spt_core.patches.encoder_file import save_encoder
-from spt_core.patches.registry import build_module
+from spt_core.patches.registry import build_module, load_encoder
 from tests.attack import forks
 from tests.attack.model_files import (
     cases,
@@ -81,3 +82,12 @@ def test_an_impossible_architecture_is_refused_at_once(tmp_path, option, value):
 def test_every_architecture_passes_its_own_check(tmp_path):
     for name in ("small", "mean", "max", "abmil", "clam", "dsmil", "transmil", "hipt"):
         assert use_model(good_model(tmp_path / f"{name}.safetensors", name))
+
+
+def test_an_encoder_whose_answers_overflow_is_refused(tmp_path):
+    path = good_encoder(tmp_path / "e.safetensors")
+    header, data = taken_apart(path)
+    large = np.frombuffer(data, "<f4") * np.float32(1e30)
+    put_together(path, header, large.tobytes())
+    with pytest.raises(InputError, match="NaN or infinity"):
+        load_encoder(str(path))

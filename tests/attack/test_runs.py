@@ -18,6 +18,7 @@ from spt_core.files import written_whole
 from spt_core.learning.settings import TrainSettings
 from spt_core.patches import EncoderCard, EncodeSettings, TorchEncoder, encode_slide
 from spt_core.training.run_folder import RunFolder
+from tests.attack import run_folders
 from tests.core.patches.conftest import make_slide, run_through
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
@@ -90,6 +91,18 @@ def test_damaged_metrics_keep_their_good_rows(tmp_path, bad):
     folder.drop_metrics_after(9)
     assert [row["step"] for row in folder.read_metrics()][:1] == ["3"]
     folder.draw_curve()
+
+
+@POSIX
+@pytest.mark.parametrize(
+    "name", ["config.yaml", "metrics.csv", "checkpoint.pt", "patients.key"]
+)
+def test_a_pipe_in_a_run_folder_is_not_waited_for(tmp_path, name):
+    folder = run_folders.good_run(tmp_path / "run")
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(InputError, match="a pipe"):
+        run_folders.go_on(folder)
 
 
 @POSIX

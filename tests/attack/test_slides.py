@@ -3,17 +3,23 @@
 import os
 import struct
 import sys
+from contextlib import closing, suppress
 
+import numpy as np
 import pytest
+import tifffile
+import zarr
+from numcodecs import Blosc
+from zarr.codecs import BloscCodec
 
 from spt_core import proving
 from spt_core.errors import InputError
 from spt_core.patches.folder import find_slides
-from spt_core.slides import open_slide
+from spt_core.slides import UnreadableRegionError, open_slide
 from spt_core.slides.folders import slides_in
 from spt_core.slides.names import slide_name
 from tests.attack import forks
-from tests.attack.slide_files import cases, directories
+from tests.attack.slide_files import cases, directories, look
 from tests.made_slides import picture, write_ome_zarr, write_tiff
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="forks and limits")
@@ -146,3 +152,73 @@ def test_a_name_that_is_no_utf8(tmp_path):
     os.rename(tmp_path / "a.tif", path)
     assert slide_name(os.fsdecode(path)) == "\ufffd\ufffd"
     open_slide(os.fsdecode(path)).close()
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_chunk_that_was_cut_off_is_not_read_beyond_its_end(tmp_path, zarr_format):
+    """Its unpacker would show what lies behind it in memory."""
+    path = tmp_path / "a.ome.zarr"
+    pack = Blosc() if zarr_format == 2 else BloscCodec()
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 128, 128), np.uint8)
+    group = zarr.open_group(path, mode="w", zarr_format=zarr_format)
+    group.create_array("0", data=pixels, chunks=pixels.shape, compressors=pack)
+    image = {"axes": ["c", "y", "x"], "datasets": [{"path": "0"}]}
+    said = {"multiscales": [image]}
+    group.attrs.update(said if zarr_format == 2 else {"ome": said})
+    with closing(open_slide(path)) as slide:
+        assert (slide.read(0, 0, 0, 9, 9) == pixels[:, :9, :9].transpose(1, 2, 0)).all()
+    (chunk,) = (p for p in (path / "0").rglob("*0") if p.is_file())
+    chunk.write_bytes(chunk.read_bytes()[:-9000])
+    with (
+        closing(open_slide(path)) as slide,
+        pytest.raises(UnreadableRegionError, match="bytes"),
+    ):
+        slide.read(0, 0, 0, 9, 9)
+
+
+@LINUX
+@pytest.mark.parametrize("name", ["0.0.0", ".zarray", ".zattrs"])
+def test_a_pipe_in_a_zarr_folder_is_not_waited_for(tmp_path, name):
+    path = tmp_path / "a.ome.zarr"
+    write_ome_zarr(path, picture(200, 150))
+    pipe = path / name if name == ".zattrs" else path / "0" / name
+    pipe.unlink()
+    os.mkfifo(pipe)
+    end, words = forks.run(lambda: look(path), seconds=20)
+    assert end == "sentence", (end, words)
+
+
+@LINUX
+@pytest.mark.parametrize("options", [{"tile": (256, 256)}, {"rowsperstrip": 64}])
+@pytest.mark.parametrize("compression", ["jpeg", "jpeg2000", "png", "webp"])
+def test_a_tile_that_claims_a_gigabyte_is_given_none(tmp_path, options, compression):
+    """Its codec would make room for what the tile's own header says."""
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, picture(500, 420), compression=compression, **options)
+    claims = {
+        "jpeg": (b"\xff\xc0\x00\x11\x08", struct.pack(">HH", 60_000, 60_000)),
+        "jpeg2000": (b"\xff\x4f\xff\x51\0\x2f\0\0", struct.pack(">II", 2**16, 2**16)),
+        "png": (b"IHDR", struct.pack(">II", 2**15, 2**15)),
+        "webp": (b"VP8L", struct.pack("<I", 2**28 - 1)),
+    }
+    before, size = claims[compression]
+    content = path.read_bytes()
+    at = content.find(before)
+    assert at > 0
+    if compression == "webp":  # its length and a mark come first
+        before = content[at : at + 9]
+    pieces = [p[len(size) :] if i else p for i, p in enumerate(content.split(before))]
+    path.write_bytes((before + size).join(pieces))
+    end, words = forks.run(lambda: look(path), seconds=20, memory=2**30)
+    assert end in ("sentence", "read"), (end, words)
+    with closing(open_slide(path)) as slide:
+        before = peak_memory()
+        with suppress(UnreadableRegionError):
+            slide.read(0, 0, 0, 64, 64)
+        assert peak_memory() - before < 2**28
+
+
+def peak_memory():
+    import resource
+
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -18,7 +18,8 @@ from spt_core import open_slide
 from spt_core.cli import main
 from spt_core.slides.slide_errors import Reason, SlideError
 from tests.core.patches.conftest import pixels_encoder
-from tests.core.test_slides_in_channels import FINE, encoded, glowing, seen_and_there
+from tests.core.test_slides_in_channels import FINE, encoded, seen_and_there
+from tests.made_channels import glowing
 from tests.made_dicom import write_dicom
 
 

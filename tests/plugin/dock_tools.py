@@ -1,5 +1,6 @@
 """What the tests of the analysis dock share."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,12 @@ from spt_core.tokens.tokens import TokenFacts
 SLOW = 120_000
 CONTROLS = (QAbstractButton, QAbstractSlider, QAbstractSpinBox, QComboBox)
 NAMES = ("one kind", "another")
+# Nobody has to know these outside Advanced.
+JARGON = (
+    "mpp", "token", "tokens", "encoder", "cls", "head", "heads", "embedding",
+    "embeddings", "fold", "folds", "knn", "percentile", "percentiles", "faithfulness",
+    "epoch", "epochs", "logit", "hyperparameter", "holm", "classifier", "pca", "t-sne",
+)  # fmt: skip
 
 
 def open_slide(viewer, path):
@@ -173,6 +180,16 @@ def words_of(widget: QWidget) -> list[str]:
         if isinstance(one, QAbstractSpinBox):
             found.append(one.text())
     return [words for words in found if words]
+
+
+def jargon_in(words: list[str]) -> set[tuple[str, str]]:
+    """Words of the trade, each with the sentence that it stands in."""
+    return {
+        (jargon, one)
+        for one in words
+        for jargon in JARGON
+        if re.search(rf"\b{jargon}\b", re.sub("<[^>]*>", " ", one).lower())
+    }
 
 
 def controls_of(widget: QWidget) -> list[QWidget]:

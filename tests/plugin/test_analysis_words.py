@@ -43,16 +43,12 @@ from spt_core.slides.tissue_mask import Tissue
 from tests.made_slides import picture, write_svs
 from tests.plugin.dock_tools import (
     controls_of,
+    jargon_in,
     known,
     open_slide,
     prediction,
     words_of,
 )
-
-JARGON = (
-    "mpp", "token", "tokens", "encoder", "cls", "head", "heads", "embedding",
-    "embeddings", "fold", "folds", "knn", "percentile", "percentiles", "faithfulness",
-)  # fmt: skip
 
 
 @pytest.fixture
@@ -80,13 +76,7 @@ def test_no_jargon_outside_advanced(full):
     assert any("Encoder" in one or "encoder" in one for one in advanced)
     for one in advanced:
         words.remove(one)
-    found = {
-        (jargon, one)
-        for one in words
-        for jargon in JARGON
-        if re.search(rf"\b{jargon}\b", re.sub("<[^>]*>", " ", one).lower())
-    }
-    assert not found
+    assert jargon_in(words) == set()
     assert any("For research, not for diagnosis." in one for one in words)
     assert any(NOT_WHERE in one for one in words)
 

@@ -2,7 +2,7 @@
 
 from napari_spt.analysis.slide_analysis import Phase
 from spt_core import read_tokens
-from tests.core.test_slides_in_channels import dye_slide
+from tests.made_channels import dye_slide
 from tests.plugin.dock_tools import open_slide, wait_ended
 
 

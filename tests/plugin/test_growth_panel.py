@@ -1,12 +1,16 @@
 """Slides that come to lie apart, and where the model looks, with a slider back."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from qtpy.QtCore import Qt
 from qtpy.QtTest import QTest
 
 from napari_spt.training.growth_panel import GrowthPanel, attention_picture
+from napari_spt.training.study_slides import study_labels, study_slides
 from spt_core.learning.growth_file import Snapshot, write_snapshot
+from tests.plugin.test_result_panel import study  # noqa: F401
 
 N = 20
 
@@ -77,6 +81,24 @@ def test_the_newest_is_followed_until_one_goes_back(panel, tmp_path):
     assert "After step 20" in panel.says.text()
     said = [button.text() for button in panel.legend.buttons]
     assert said == [f"glandular ({N // 2})", f"small ({N // 2})"]
+
+
+def test_labels_colour_what_is_learned_without_them(panel, tmp_path):
+    bare = replace(snapshot(0, 3.0, held_out=False), y=np.full(N, -1), classes=())
+    write_snapshot(tmp_path / "before", bare)
+    panel.show(tmp_path / "before")
+    assert "Learning without labels" in panel.says.text()
+    assert [one.text() for one in panel.legend.buttons] == [f"not known ({N})"]
+    panel.use_labels({f"slide-{n}": "ab"[n % 2] for n in range(N - 1)})
+    said = [one.text() for one in panel.legend.buttons]
+    assert said == ["a (10)", "b (9)", "not known (1)"]
+    assert "does not know the labels" in panel.says.text()
+
+
+def test_the_labels_of_a_study_are_found(study):  # noqa: F811
+    known = study_labels(study.path)
+    assert set(known.values()) == {"a", "b"}
+    assert set(known) == set(study_slides(study.path).names)
 
 
 def test_a_map_that_was_turned_is_turned_back(panel, tmp_path):

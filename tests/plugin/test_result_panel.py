@@ -1,6 +1,9 @@
 """A study's result in a real viewer: words, table, mistakes, and where it leads."""
 
 import csv
+import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +14,20 @@ from qtpy.QtTest import QTest
 from napari_spt.analysis.desk import desk_of
 from napari_spt.analysis.session import Session
 from napari_spt.parts.settings import remember
-from napari_spt.training.result_panel import ResultPanel, site_words
+from napari_spt.slide_map.dock import maps_of
+from napari_spt.training.model_terms import terms_words
+from napari_spt.training.result_panel import ResultPanel
+from napari_spt.training.result_words import site_words
+from spt_core.bundled import encoder_path
+from spt_core.learning.model_card import read_model_card
 from spt_core.slides import slide_name
+from spt_core.studies.study_folder import StudyFolder
 from spt_core.studies.study_report import read_study_report
-from tests.plugin.dock_tools import words_of
+from spt_core.studies.study_settings import StudySettings
+from tests.plugin.dock_tools import jargon_in, words_of
 from tests.plugin.made_study import write_made_study
 from tests.plugin.test_slide_map import write_features
+from tests.plugin.test_training_dock import open_train  # noqa: F401
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +93,19 @@ def test_words_come_first_and_the_table_has_intervals(shown):
     assert "took 32 steps" in panel.rest.text()
     assert "attention pooling" in panel.words.text()
     assert "off by 20 points" in panel.calibration_says.text()
-    assert not any("kNN" in words for words in words_of(panel))
+    assert "5 rounds" in panel.headline.text()
+    assert "80\u00a0% right, as the mean over labels" in panel.words.text()
+
+
+def test_no_jargon(shown):
+    """The report's own sentences are for researchers; the window's are for all."""
+    _, panel = shown
+    click_cell(panel, 1, 1)
+    panel.show_card()
+    words = words_of(panel) + words_of(panel.card)
+    panel.card.close()
+    assert jargon_in(words) == set()
+    assert "too few patients to rule out chance" in " ".join(words)
 
 
 def test_a_site_that_wins_is_said(shown, study):
@@ -91,6 +114,8 @@ def test_a_site_that_wins_is_said(shown, study):
     assert "knows the site better than the label" in panel.site_says.text()
     report = read_study_report(study.path)
     object.__setattr__(report, "site_knn", 0.2)
+    assert "With so few slides" in site_words(report)
+    object.__setattr__(report, "answers", report.answers * 20)
     assert "label better than the site" in site_words(report)
 
 
@@ -152,8 +177,70 @@ def test_card_terms_and_report_are_one_click_away(shown, study, monkeypatch):
     panel.card.close()
     QTest.mouseClick(panel.terms, Qt.MouseButton.LeftButton)
     assert panel.licence.isVisible()
-    assert max(len(words) for words in words_of(panel.licence)) > 20
+    said = " ".join(words_of(panel.licence))
+    card = read_model_card(study.model)
+    assert card.licence in said
+    assert "bundled: CC BY 4.0" in said  # what it sees patches through
     panel.licence.close()
+    bound = replace(
+        card,
+        tokens=replace(card.tokens, encoder="uni"),
+        encoder_terms=("no commercial use",),
+    )
+    assert "no commercial use" in terms_words(bound)[-1]
+
+
+def test_an_encoder_of_patches_is_used_in_a_new_study(open_train, tmp_path, study):  # noqa: F811
+    folder = StudyFolder(tmp_path / "patches")
+    settings = StudySettings.read(study.settings)
+    folder.begin(replace(settings, out=str(folder.path), goal="patches", features=None))
+    shutil.copyfile(encoder_path(), folder.encoder)
+    folder.report.mkdir()
+    said = [
+        "A patch encoder was trained on 6 slides without labels. Nothing is claimed of "
+        "how good it is: encode slides with it to measure it.",
+        "It took 9 steps. Use it by 'spt study OTHER --encoder x', or 'spt encode'.",
+    ]
+    result = {"says": said, "goal": "patches", "method": "classify", "rows": []}
+    (folder.report / "result.json").write_text(json.dumps(result))
+    _, dock = open_train()
+    dock.open_study(str(folder.path))
+    assert dock.draft.aim == "patches"
+    dock.result.show(folder.path)
+    panel = dock.result
+    assert panel.use_model.isHidden()
+    assert not panel.use_encoder.isHidden()
+    assert jargon_in(words_of(panel)) == set()
+    panel.show_terms()
+    assert any("CC BY 4.0" in words for words in words_of(panel.licence))
+    panel.licence.close()
+    panel.use_encoder.click()
+    assert dock.study is None
+    assert dock.draft.aim == "both"
+    assert dock.draft.settings().encode.encoder == str(folder.encoder)
+    assert dock.draft.slides == settings.slides
+
+
+def test_the_map_of_its_slides_is_a_tab_beside_the_dock(
+    open_train,  # noqa: F811
+    study,
+    qtbot,
+    engine,
+    recwarn,
+):
+    """Asked twice, it is the same map; napari has nothing to say of how we found it."""
+    viewer, dock = open_train()
+    dock.open_study(str(study.path))
+    dock.result.show(study.path)
+    dock.result.see_map.click()
+    (found,) = maps_of(viewer)
+    dock.result.see_map.click()
+    assert maps_of(viewer) == [found]
+    assert found.sources.sources.model == study.model
+    assert not [one for one in recwarn if "Private attribute" in str(one.message)]
+    viewer.window.remove_dock_widget(found)
+    assert maps_of(viewer) == []
+    found.deleteLater()
 
 
 def test_without_a_result_it_says_so(make_napari_viewer, tmp_path, qtbot):

@@ -19,13 +19,13 @@ from napari_spt.slide_map.colouring import (
     colouring,
     columns,
 )
-from napari_spt.slide_map.plot import inside
+from napari_spt.slide_map.lasso import inside
 from napari_spt.slide_map.slide_files import picture_of
 from spt_core.engine.protocol import SlidesMapped
 from spt_core.insight.slide_map import MapOfSlides, unit_length, unusualness
 from spt_core.slides import open_slide, slide_name
 from spt_core.tokens import Labels, TokenFacts, Tokens, read_labels, write_tokens
-from tests.plugin.dock_tools import words_of
+from tests.plugin.dock_tools import jargon_in, words_of
 
 SLIDES = 24
 SECRET = "Doe-Jane-1970"
@@ -104,13 +104,13 @@ def drawn(open_map, cohort, qtbot):
 
 
 def at(dock, row):
-    x, y = dock.plot.screen(dock.plot.xy[row])
+    x, y = dock.view.plot.screen(dock.view.plot.xy[row])
     return QPoint(round(x), round(y))
 
 
 def alone(dock):
     """The slide furthest from all others on the screen."""
-    xy = dock.plot.screen(dock.plot.xy)
+    xy = dock.view.plot.screen(dock.view.plot.xy)
     far = np.linalg.norm(xy[:, None] - xy[None], axis=2)
     np.fill_diagonal(far, np.inf)
     return int(far.min(axis=1).argmax())
@@ -125,14 +125,17 @@ def test_empty_it_says_what_to_do(open_map, tmp_path):
     assert dock.sources.sources.features is None
 
 
-def test_from_a_folder_to_a_map_with_its_legend(drawn, cohort):
+def test_from_a_folder_to_a_map_with_its_legend(drawn, cohort, qtbot):
     _, dock = drawn
     assert len(dock.map) == SLIDES
     assert dock.map.neighbours is not None
-    assert dock.plot.isVisible()
+    assert dock.view.plot.isVisible()
     assert not dock.empty.isVisible()
-    said = [button.text() for button in dock.legend.buttons]
+    said = [button.text() for button in dock.view.legend.buttons]
     assert said == [f"a ({SLIDES // 2})", f"b ({SLIDES // 2})"]
+    # They are to be seen, though they were named before the map was.
+    high = dock.view.legend.buttons[0].sizeHint().height()
+    qtbot.waitUntil(lambda: dock.view.legend.names.height() >= high, timeout=5_000)
     # The classes lie apart: the nearest of each is of its own class.
     labels = read_labels(cohort / "labels.csv").by_slide
     for row, name in enumerate(dock.map.names):
@@ -146,12 +149,12 @@ def test_a_click_opens_the_slide_and_shows_the_nearest(drawn, qtbot, sample):
     place = at(dock, row)
     # Zoom in until nothing else is near, then click where it is now.
     for _ in range(12):
-        dock.plot.zoom(1.5, place.toPointF())
+        dock.view.plot.zoom(1.5, place.toPointF())
     place = at(dock, row)
-    QTest.mouseClick(dock.plot, Qt.MouseButton.LeftButton, pos=place)
+    QTest.mouseClick(dock.view.plot, Qt.MouseButton.LeftButton, pos=place)
     qtbot.waitUntil(lambda: len(viewer.layers) == 1, timeout=20_000)
     assert dock.table.front.name == slide_name(sample)
-    assert dock.plot.open_slide == row
+    assert dock.view.plot.open_slide == row
     near = dock.map.nearest(row, 20)
     assert dock.lists.nearest.rows == [one for one, _ in near]
     first = dock.lists.nearest.item(0).text()
@@ -162,7 +165,7 @@ def test_a_click_opens_the_slide_and_shows_the_nearest(drawn, qtbot, sample):
 def test_a_slide_without_a_file_is_said(drawn):
     viewer, dock = drawn
     row = next(n for n, name in enumerate(dock.map.names) if name not in dock.files)
-    dock.plot.clicked.emit(row)
+    dock.view.plot.clicked.emit(row)
     assert dock.map.names[row] in dock.trouble.text()
     assert not viewer.layers
 
@@ -170,30 +173,30 @@ def test_a_slide_without_a_file_is_said(drawn):
 def test_the_mouse_shows_a_picture_and_keys_go_from_slide_to_slide(drawn, qtbot):
     _, dock = drawn
     row = alone(dock)
-    QTest.mouseMove(dock.plot, QPoint(1, 1))
-    QTest.mouseMove(dock.plot, at(dock, row))
-    qtbot.waitUntil(lambda: dock.plot.current == row, timeout=2000)
-    assert dock.card.isVisible()
-    assert dock.map.names[row] in dock.card.words.text()
-    qtbot.waitUntil(lambda: dock.card.picture.isVisible(), timeout=10_000)
-    dock.plot.setFocus()
-    seen = {dock.plot.current}
+    QTest.mouseMove(dock.view.plot, QPoint(1, 1))
+    QTest.mouseMove(dock.view.plot, at(dock, row))
+    qtbot.waitUntil(lambda: dock.view.plot.current == row, timeout=2000)
+    assert dock.view.card.isVisible()
+    assert dock.map.names[row] in dock.view.card.words.text()
+    qtbot.waitUntil(lambda: dock.view.card.picture.isVisible(), timeout=10_000)
+    dock.view.plot.setFocus()
+    seen = {dock.view.plot.current}
     for key in (Qt.Key.Key_Left, Qt.Key.Key_Up, Qt.Key.Key_Right, Qt.Key.Key_Down) * 3:
-        before = dock.plot.xy[dock.plot.current]
-        QTest.keyClick(dock.plot, key)
-        step = dock.plot.xy[dock.plot.current] - before
+        before = dock.view.plot.xy[dock.view.plot.current]
+        QTest.keyClick(dock.view.plot, key)
+        step = dock.view.plot.xy[dock.view.plot.current] - before
         if key == Qt.Key.Key_Left:
             assert step[0] <= 0
-        seen.add(dock.plot.current)
+        seen.add(dock.view.plot.current)
     assert len(seen) > 3
-    QTest.mouseMove(dock.plot, QPoint(2, 2))
-    qtbot.waitUntil(lambda: not dock.card.isVisible(), timeout=2000)
+    QTest.mouseMove(dock.view.plot, QPoint(2, 2))
+    qtbot.waitUntil(lambda: not dock.view.card.isVisible(), timeout=2000)
 
 
 def test_a_lasso_lists_slides_without_names(drawn, qtbot, tmp_path, cohort):
     _, dock = drawn
-    QTest.mouseClick(dock.lasso, Qt.MouseButton.LeftButton)
-    plot = dock.plot
+    QTest.mouseClick(dock.view.lasso, Qt.MouseButton.LeftButton)
+    plot = dock.view.plot
     corners = [(2, 2), (plot.width() // 2, 2), (plot.width() // 2, plot.height() - 2)]
     corners += [(2, plot.height() - 2), (2, 3)]
     QTest.mousePress(plot, Qt.MouseButton.LeftButton, pos=QPoint(*corners[0]))
@@ -217,25 +220,25 @@ def test_a_lasso_lists_slides_without_names(drawn, qtbot, tmp_path, cohort):
     assert [row["slide"] for row in rows] == [dock.map.names[row] for row in left]
     assert set(rows[0]) == {"slide", "label", "site"}
     # A patient is numbered on the screen, and named nowhere.
-    dock.colour_by.setCurrentIndex(dock.colour_by.findData("patient"))
-    dock.colour_by.activated.emit(dock.colour_by.currentIndex())
+    dock.view.colour_by.setCurrentIndex(dock.view.colour_by.findData("patient"))
+    dock.view.colour_by.activated.emit(dock.view.colour_by.currentIndex())
     assert any("Patient 1" in words for words in words_of(dock))
     assert not any(SECRET in words for words in words_of(dock))
 
 
 def test_other_columns_colour_it_and_a_name_stands_out(drawn):
     _, dock = drawn
-    dock.colour_by.setCurrentIndex(dock.colour_by.findData("other:age"))
-    dock.colour_by.activated.emit(dock.colour_by.currentIndex())
-    assert dock.legend.scale.isVisible()
-    assert dock.plot.colouring.bounds == (40, 40 + SLIDES - 1)
-    dock.colour_by.setCurrentIndex(dock.colour_by.findData("site"))
-    dock.colour_by.activated.emit(dock.colour_by.currentIndex())
-    assert not dock.legend.scale.isVisible()
-    QTest.mouseClick(dock.legend.buttons[1], Qt.MouseButton.LeftButton)
-    assert dock.plot.only == 1
-    QTest.mouseClick(dock.legend.buttons[1], Qt.MouseButton.LeftButton)
-    assert dock.plot.only is None
+    dock.view.colour_by.setCurrentIndex(dock.view.colour_by.findData("other:age"))
+    dock.view.colour_by.activated.emit(dock.view.colour_by.currentIndex())
+    assert dock.view.legend.scale.isVisible()
+    assert dock.view.plot.colouring.bounds == (40, 40 + SLIDES - 1)
+    dock.view.colour_by.setCurrentIndex(dock.view.colour_by.findData("site"))
+    dock.view.colour_by.activated.emit(dock.view.colour_by.currentIndex())
+    assert not dock.view.legend.scale.isVisible()
+    QTest.mouseClick(dock.view.legend.buttons[1], Qt.MouseButton.LeftButton)
+    assert dock.view.plot.only == 1
+    QTest.mouseClick(dock.view.legend.buttons[1], Qt.MouseButton.LeftButton)
+    assert dock.view.plot.only is None
 
 
 def test_a_model_that_does_not_fit_is_said(drawn, qtbot):
@@ -276,7 +279,7 @@ def test_ten_thousand_slides_stay_fluid(drawn):
     _, dock = drawn
     dock._asked = 0
     dock._on_reply(SlidesMapped(many(10_000)))
-    plot, took = dock.plot, []
+    plot, took = dock.view.plot, []
     for step in range(10):
         began = time.perf_counter()
         plot.move_by(3, step % 3)
@@ -293,7 +296,7 @@ def test_ten_thousand_slides_stay_fluid(drawn):
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e5])
 def test_points_are_round_and_in_place_on_any_scale(drawn, size):
     _, dock = drawn
-    plot = dock.plot
+    plot = dock.view.plot
     xy = size * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     plot.show_points(xy, by_names("label", ["a", "a", "a"]))
     plot.use_colours("#000000", "#000000")
@@ -315,6 +318,11 @@ def test_points_are_round_and_in_place_on_any_scale(drawn, size):
     assert abs(np.ptp(cols) + 1 - size_px) <= 2
 
 
+def test_no_jargon(drawn):
+    _, dock = drawn
+    assert jargon_in(words_of(dock)) == set()
+
+
 def test_text_of_twice_the_size_fits(drawn):
     _, dock = drawn
     size = get_settings().appearance.font_size
@@ -323,7 +331,7 @@ def test_text_of_twice_the_size_fits(drawn):
         for _ in range(20):
             QApplication.processEvents()
         assert dock.scroll.widget().width() <= dock.scroll.viewport().width()
-        for button in (dock.lasso, dock.whole, *dock.legend.buttons):
+        for button in (dock.view.lasso, dock.view.whole, *dock.view.legend.buttons):
             assert button.width() >= button.minimumSizeHint().width() - 1
     finally:
         get_settings().appearance.font_size = size

@@ -1,8 +1,11 @@
 """The training dock in a real viewer: data, goal, run; found again, and never lost."""
 
 import csv
+import json
 import re
+from dataclasses import asdict
 
+import numpy as np
 import pytest
 from napari.settings import get_settings
 from qtpy.QtCore import QCoreApplication, QEvent, QPoint, Qt
@@ -10,16 +13,26 @@ from qtpy.QtGui import QGuiApplication
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QLabel, QPushButton
 
+from napari_spt.training import watching
 from napari_spt.training.draft import free_folder
 from napari_spt.training.labels_source import LabelsSource
-from napari_spt.training.reading import Phase, phase_of
+from napari_spt.training.reading import Phase, StudyReader, phase_of
+from napari_spt.training.run_words import progress_words
 from napari_spt.training.words import cell_words, plain, until_words
+from spt_core.engine.study_queue import QueuedStudy, StudyQueue
+from spt_core.hints import settings_of
+from spt_core.learning.details import LearningDetails
+from spt_core.learning.views import ViewSettings
+from spt_core.patches.settings import EncodeSettings
 from spt_core.studies.study_finding import About, Finding, Rank
 from spt_core.studies.study_folder import Request
+from spt_core.studies.study_settings import StudySettings
+from spt_core.tokens import write_tokens
 from tests.core.studies.benchmarks import write_benchmark_cohort
 from tests.core.test_tables import workbook
-from tests.plugin.dock_tools import controls_of, words_of
-from tests.plugin.test_analysis_words import JARGON, cut_off
+from tests.made_tokens import grid_tokens
+from tests.plugin.dock_tools import controls_of, jargon_in, words_of
+from tests.plugin.test_analysis_words import cut_off
 from tests.plugin.training_tools import RecordedStudy, epochs, validation
 
 SLOW = 60_000
@@ -68,7 +81,7 @@ def recorded(tmp_path, cohort):
 def test_from_a_folder_to_a_list_of_findings(open_train, cohort, qtbot):
     _, dock = open_train()
     assert not dock.start.isEnabled()
-    assert "Choose a folder" in dock.why_not.text()
+    assert "Choose a folder" in dock.foot.why_not.text()
     dock.data.features.chosen.emit(str(cohort / "features"))
     assert dock.draft.aim == "pretrain"
     dock.data.labels.chosen.emit(str(cohort / "labels.csv"))
@@ -90,7 +103,7 @@ def test_from_a_folder_to_a_list_of_findings(open_train, cohort, qtbot):
         Rank.STOPS
     ].text().replace("&#8203;", "")
     assert not dock.start.isEnabled()
-    assert "listed under Data" in dock.why_not.text()
+    assert "listed under Data" in dock.foot.why_not.text()
 
 
 @pytest.mark.parametrize("about", About)
@@ -173,6 +186,8 @@ def test_labels_given_slide_by_slide(open_train, sample, tmp_path, qtbot):
         assert list(csv.DictReader(file)) == [
             {"slide": "sample", "label": "glandular", "patient": "p7"}
         ]
+    dock.copy_command()
+    assert str(tmp_path / "out/labels.csv") in dock.foot.command.text()
     # Patients are remembered nowhere else.
     assert "p7" not in str(dock.draft.labels.plain())
 
@@ -204,11 +219,53 @@ def test_goals_settings_and_the_command(open_train, cohort, tmp_path):
     assert command.startswith("spt study ")
     assert "--learning-rate 0.001" in command
     assert "--split-ratio 0.5" in command
+    assert dock.foot.command.text() == command  # and it is shown
     # An effort is a set of settings; what was changed by hand stays.
     dock.draft.set(effort="quick")
     assert dock.draft.settings().steps == 30
     assert dock.draft.settings().learning_rate == 0.001
     assert forms["advanced"]["steps"].value == 30
+
+
+def test_every_parameter_is_in_advanced_with_its_default(open_train):
+    _, dock = open_train()
+    dock.goal.advanced.build()
+    dock.views.advanced.build()
+    forms = {**dock.goal.advanced.forms, **dock.views.advanced.forms}
+    offered = {row.name for form in forms.values() for row in form}
+    elsewhere = {
+        "goal", "slides", "features", "labels", "init",  # on the pages
+        "slide_table",  # labels of patients are for the command
+        "views",  # a study compares two
+        "batch_size", "readers", "lanes", "threads", "redo",  # of reading slides
+    }  # fmt: skip
+    kinds = (StudySettings, LearningDetails, ViewSettings, EncodeSettings)
+    known = {name for kind in kinds for name in settings_of(kind)}
+    assert known - elsewhere <= offered
+    for kind, part in (
+        (LearningDetails, "details"),
+        (ViewSettings, "views"),
+    ):
+        for name, setting in settings_of(kind).items():
+            if name not in elsewhere:
+                assert forms[part][name].value == setting.default, name
+    shown = " ".join(words_of(dock.goal.advanced) + words_of(dock.views.advanced))
+    assert "Temperature of SimCLR" in shown
+    assert "Usually: 0.07" in shown
+    assert "Usually: 10, 10, 1" in shown
+    # What is changed there is asked of the study, and remembered.
+    dock.draft.set(features="here", out="there")
+    forms["details"]["pretraining"].value = "vicreg"
+    forms["details"]["vicreg_weights"].value = (25.0, 25.0, 1.0)
+    settings = dock.draft.settings()
+    assert settings.method == "ssspt-vicreg"
+    assert settings.details.vicreg_weights == (25.0, 25.0, 1.0)
+    dock.draft.details = {}
+    dock.draft.take_remembered()
+    assert dock.draft.details == {
+        "pretraining": "vicreg",
+        "vicreg_weights": (25.0, 25.0, 1.0),
+    }
 
 
 def test_what_was_chosen_is_remembered(open_train, cohort):
@@ -256,6 +313,13 @@ def test_curves_of_a_recorded_stream(open_train, recorded, qtbot):
     assert "7 directions" in run.rank.text()
     assert run.alarm.isHidden()
     assert "24 slides in 5 rounds" in run.notes.text()
+    # Without labels there is the site alone, and the end is that of a part.
+    recorded.say("running", stage="pretrain")
+    recorded.tell(*epochs([3.0]), validation(1, site_knn=0.6), stage="pretrain")
+    qtbot.waitUntil(lambda: "site: 60%" in run.curves.near_words.text(), timeout=SLOW)
+    assert "class" not in run.curves.near_words.text()
+    assert "this part done about" in run.says.text().replace("tomorrow ", "")
+    recorded.say("running")
     # What comes is drawn; a step that is done again replaces what was.
     recorded.tell(
         *epochs([0.4], first=3),
@@ -273,6 +337,27 @@ def test_curves_of_a_recorded_stream(open_train, recorded, qtbot):
     run.which.activated.emit(run.which.currentIndex())
     assert list(run.curves.loss_line.getOriginalDataset()[1]) == [1.0]
     assert not dock.start.isVisible()
+
+
+def test_the_views_page_takes_what_was_read_meanwhile(open_train, tmp_path, qtbot):
+    study = RecordedStudy(tmp_path / "study", tmp_path / "later")
+    study.say("running", stage="encode")
+    study.hold()
+    _, dock = open_train()
+    dock.open_study(str(study.folder.path))
+    qtbot.waitUntil(lambda: dock.run.last is not None, timeout=SLOW)
+    assert dock.views.panel.features is None
+    features = study.folder.features
+    features.mkdir()
+    study.say("running", stage="evaluate")  # the first file is not there yet
+    panel = dock.views.panel
+    qtbot.waitUntil(lambda: panel.features == features, timeout=SLOW)
+    assert panel.suggestion is None
+    tokens = grid_tokens(np.zeros((900, 4)), name="s")
+    write_tokens(features / "s.h5", tokens)
+    study.say("running", stage="train")
+    qtbot.waitUntil(lambda: panel.suggestion is not None, timeout=SLOW)
+    study.let_go()
 
 
 def test_pause_is_acknowledged_at_once(open_train, recorded, qtbot):
@@ -293,6 +378,55 @@ def test_pause_is_acknowledged_at_once(open_train, recorded, qtbot):
     qtbot.waitUntil(lambda: "Paused." in dock.run.stands.text(), timeout=SLOW)
     assert dock.run.go_on.isVisibleTo(dock.run)
     assert not dock.run.pause.isVisibleTo(dock.run)
+
+
+def test_stop_and_keep_is_asked_for(open_train, recorded, qtbot):
+    recorded.say("running")
+    recorded.hold()
+    _, dock = open_train()
+    dock.open_study(str(recorded.folder.path))
+    qtbot.waitUntil(lambda: dock.run.stop.isEnabled(), timeout=SLOW)
+    dock.run.keep_best.trigger()
+    assert "Stopping…" in dock.run.stands.text()
+    qtbot.waitUntil(
+        lambda: recorded.folder.request() is Request.KEEP_BEST, timeout=2_000
+    )
+    # There was none yet: what is said stays in sight.
+    recorded.folder.clear_request()
+    recorded.say("stopped", stage="encode", message="There was no model to keep yet.")
+    recorded.let_go()
+    qtbot.waitUntil(lambda: "Stopped." in dock.run.stands.text(), timeout=SLOW)
+    assert "no model to keep" in dock.run.says.text()
+    assert dock.tabs.current != "Result"
+    assert dock.run.go_on.isVisibleTo(dock.run)
+
+
+def test_another_study_waits_and_leaves_the_queue(
+    open_train, cohort, recorded, tmp_path, qtbot, monkeypatch
+):
+    monkeypatch.setattr(watching, "serve_apart", lambda queue: None)
+    recorded.say("running")
+    recorded.hold()
+    _, dock = open_train()
+    dock.queue.add(recorded.folder.path)
+    dock.open_study(str(recorded.folder.path))
+    qtbot.waitUntil(lambda: dock.run.pause.isEnabled(), timeout=SLOW)
+    assert not dock.start.isVisibleTo(dock)
+    dock.new_study()
+    out = tmp_path / "second"
+    dock.draft.set(features=str(cohort / "features"), goal="pretrain", out=str(out))
+    qtbot.waitUntil(lambda: dock.start.isEnabled(), timeout=SLOW)
+    dock.start.click()
+    assert dock.study == out
+    qtbot.waitUntil(lambda: "Waits for another study" in dock.run.stands.text())
+    assert [one.folder.path for one in dock.queue.waiting()] == [
+        recorded.folder.path,
+        out,
+    ]
+    assert dock.run.pause.text() == "Leave the queue"
+    dock.run.pause.click()
+    qtbot.waitUntil(lambda: len(dock.queue.waiting()) == 1, timeout=SLOW)
+    qtbot.waitUntil(lambda: dock.start.isVisibleTo(dock), timeout=SLOW)
 
 
 def test_discard_asks_first(open_train, recorded, qtbot):
@@ -316,7 +450,7 @@ def test_found_again_and_what_became_of_it(open_train, recorded, qtbot):
     recorded.say("running")
     viewer, dock = open_train()
     dock.open_study(str(recorded.folder.path))
-    dock.queue.add(recorded.folder.path, wanted=True)  # as when the power went
+    dock.queue.add(recorded.folder.path)  # as when the power went
     file = dock.queue.file
     file.write_text(re.sub(r'"added": [\d.]+', '"added": 1.0', file.read_text()))
     viewer.window.remove_dock_widget(dock)
@@ -362,6 +496,38 @@ def test_how_a_study_stands(recorded, status, held, wanted, served, before, phas
     )
 
 
+def test_it_ended_though_nobody_took_note(recorded, tmp_path):
+    """What starts studies was killed: what became of the study is in its folder."""
+    queue = StudyQueue(tmp_path / "studies.json")
+    reader = StudyReader(recorded.folder.path, queue)
+    asked = QueuedStudy(str(recorded.folder.path), wanted=True, added=1000.0)
+    queue.file.write_text(json.dumps([asdict(asked)]))
+    recorded.say("finished", stage="report", when=2000.0)
+    assert reader.look().phase is Phase.FINISHED
+    # Asked again since, it has not begun.
+    recorded.say("finished", stage="report", when=500.0)
+    assert reader.look().phase is Phase.LOST
+
+
+def test_curves_of_patch_training(recorded, tmp_path):
+    """Patches are another kind of thing to learn from, with epochs of their own."""
+    recorded.say("running")
+    recorded.hold()
+    lines = [
+        {**one, "event": "patchepoch", "patches_per_second": 80.0}
+        for one in epochs([2.0, 1.5])
+    ]
+    for line in lines:
+        del line["slides_per_second"]
+    recorded.tell(*lines, validation(2, rank=5.0))
+    look = StudyReader(
+        recorded.folder.path, StudyQueue(tmp_path / "studies.json")
+    ).look()
+    assert look.training.loss == [(1.0, 2.0), (2.0, 1.5)]
+    assert look.training.rank == [(2.0, 5.0)]
+    assert "80 patches per second" in progress_words(look)
+
+
 # Words, and whether everybody can use it
 
 
@@ -396,13 +562,7 @@ def test_no_jargon_outside_advanced(full):
     for forms in (dock.goal.advanced, dock.views.advanced):
         for one in words_of(forms):
             words.remove(one)
-    found = {
-        (jargon, one)
-        for one in words
-        for jargon in (*JARGON, "epoch", "logit", "hyperparameter")
-        if re.search(rf"\b{jargon}\b", re.sub("<[^>]*>", " ", one).lower())
-    }
-    assert not found
+    assert jargon_in(words) == set()
     assert not any(re.search(r"\s--[a-z]", one) for one in words)
 
 

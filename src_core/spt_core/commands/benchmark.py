@@ -11,6 +11,7 @@ from spt_core.commands.options import add_options, settings_from
 from spt_core.engine.priority import sleep_while_waiting
 from spt_core.errors import InputError
 from spt_core.hints import settings_of
+from spt_core.learning.details import LearningDetails
 from spt_core.learning.views import ViewSettings
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.studies.benchmark_methods import ABLATIONS, METHODS
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(group, BenchmarkSettings, "learning_rate", "unlabelled")
     add_options(group, BenchmarkSettings, "hipt_weights", "init", "pretrain_steps")
     add_options(group, BenchmarkSettings, "standardise", "site_batches")
+    add_options(group, LearningDetails, *settings_of(LearningDetails))
     group.add_argument(
         "--augmented", metavar="FEATURES", nargs="+", default=[],
         help="features of augmented patches of the same slides, for giga-ssl",
@@ -138,4 +140,5 @@ def benchmark_settings(args: argparse.Namespace) -> BenchmarkSettings:
         ablations=tuple(args.ablations),
         augmented=tuple(args.augmented),
         views=settings_from(args, ViewSettings),
+        details=settings_from(args, LearningDetails),
     )

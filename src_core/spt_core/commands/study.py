@@ -13,12 +13,13 @@ from spt_core.commands.train import absolute
 from spt_core.engine.priority import sleep_while_waiting
 from spt_core.errors import InputError
 from spt_core.hints import settings_of
+from spt_core.learning.details import LearningDetails
 from spt_core.learning.views import ViewSettings
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.patches.settings import EncodeSettings
 from spt_core.studies.study_finding import Finding, stops
 from spt_core.studies.study_folder import Request, StudyFolder
-from spt_core.studies.study_settings import StudySettings
+from spt_core.studies.study_settings import Goal, StudySettings
 
 # A step that lasts longer after a request is broken off, and done again later.
 HARD_SECONDS = 2.5
@@ -55,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(group, StudySettings, "model", "steps", "pretrain_steps")
     add_options(group, StudySettings, "pretrain_once", "batch_size", "learning_rate")
     add_options(group, StudySettings, "standardise", "site_batches")
+    add_options(group, LearningDetails, *settings_of(LearningDetails))
     add_options(group, StudySettings, "seed", "device", "workers")
 
     group = parser.add_argument_group("views of a slide")
@@ -108,7 +110,8 @@ def study_settings(args: argparse.Namespace, folder: StudyFolder) -> StudySettin
             )
         return replace(StudySettings.read(folder.settings), out=str(folder.path))
     if args.goal is None:
-        raise InputError("Give --goal: what the study is for.")
+        goals = ", ".join(Goal)
+        raise InputError(f"Give --goal, what the study is for: one of {goals}.")
     return settings_from(
         args,
         StudySettings,
@@ -121,6 +124,7 @@ def study_settings(args: argparse.Namespace, folder: StudyFolder) -> StudySettin
         # --batch-size and --device are of training.
         encode=settings_from(args, EncodeSettings, batch_size=None, device="auto"),
         views=settings_from(args, ViewSettings),
+        details=settings_from(args, LearningDetails),
     )
 
 
@@ -136,6 +140,11 @@ def _ask(folder: StudyFolder, request: str, console: Console) -> int:
 def _check(settings: StudySettings, console: Console, *, measure: bool) -> int:
     from spt_core.studies.study_check import check_study
 
+    if measure:
+        from spt_core.engine.priority import lower_priority
+
+        # A window may be open beside it; and so does a study that a window begins.
+        lower_priority()
     found = check_study(settings)
     _say(found, console)
     if measure and not stops(found):

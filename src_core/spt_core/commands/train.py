@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(group, ArchitectureSettings, "dim", "depth", "heads", "dropout")
     add_options(group, TrainSettings, "head", "init", "freeze", "region_weights")
     add_options(group, TrainSettings, "class_weights", "momentum")
+    add_options(group, TrainSettings, "temperature", "vicreg_weights")
 
     group = parser.add_argument_group("sites that the slides are from")
     add_options(group, TrainSettings, "standardise", "sites")
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     group = parser.add_argument_group("training")
     add_options(group, TrainSettings, "epochs", "steps", "batch_size")
-    add_options(group, TrainSettings, "learning_rate", "weight_decay")
+    add_options(group, TrainSettings, "learning_rate", "weight_decay", "warm_up")
     add_options(group, TrainSettings, "seed", "device")
     add_options(group, TrainSettings, "mixed_precision", "micro_batch")
     add_options(group, TrainSettings, "checkpoint_steps", "validate_epochs")

@@ -20,6 +20,7 @@ def study_arguments(settings: StudySettings) -> list[str]:
         (settings, ("out",)),
         (settings.encode, _NOT_OF_ENCODING),
         (settings.views, ("views",)),
+        (settings.details, ()),
     ]
     for part, left_out in parts:
         kind: type = type(part)

@@ -77,28 +77,44 @@ class StudyQueue:
     def waiting(self) -> list[QueuedStudy]:
         return [one for one in self.studies() if one.wanted]
 
-    def add(self, path: Path, *, wanted: bool) -> None:
-        """Let a study be known; ``wanted`` ones come after those that wait."""
+    def know(self, path: Path) -> None:
+        """Let a study be listed; one that is stays as it is."""
         path = Path(path).absolute()
 
         def change(known: list[QueuedStudy]) -> list[QueuedStudy]:
-            new = QueuedStudy(str(path), wanted, time.time())
-            if wanted and any(Path(one.path) == path and one.wanted for one in known):
+            if any(Path(one.path) == path for one in known):
+                return known
+            return [*known, QueuedStudy(str(path), added=time.time())]
+
+        self._change(change)
+
+    def add(self, path: Path) -> None:
+        """A study is wanted: after those that wait, unless it waits already."""
+        path = Path(path).absolute()
+
+        def change(known: list[QueuedStudy]) -> list[QueuedStudy]:
+            new = QueuedStudy(str(path), True, time.time())
+            if any(Path(one.path) == path and one.wanted for one in known):
                 return [new if Path(one.path) == path else one for one in known]
             return [*(one for one in known if Path(one.path) != path), new]
 
         self._change(change)
 
-    def leave(self, path: Path, says: str = "") -> None:
-        """A study is not wanted any more; it stays known."""
-        self._change(
-            lambda known: [
-                replace(one, wanted=False, says=says)
-                if Path(one.path) == Path(path)
-                else one
-                for one in known
-            ]
-        )
+    def leave(self, path: Path, says: str = "", *, added: float | None = None) -> None:
+        """A study is not wanted any more; it stays known.
+
+        Parameters
+        ----------
+        added
+            When it was asked for; one that was asked for again since stays wanted.
+        """
+
+        def change(one: QueuedStudy) -> QueuedStudy:
+            if Path(one.path) != Path(path) or added not in (None, one.added):
+                return one
+            return replace(one, wanted=False, says=says)
+
+        self._change(lambda known: [change(one) for one in known])
 
     def forget(self, path: Path) -> None:
         """A study is not listed any more; its folder stays as it is."""
@@ -176,26 +192,39 @@ def serve(queue: StudyQueue, *, linger: float = 2.0) -> None:
     linger
         Seconds to wait for another before the end.
     """
+    # Somebody who only looks whether there is such a process lets go at once.
+    patience = time.monotonic() + LOOK_SECONDS
+    while time.monotonic() < patience:
+        if not _served(queue, linger):
+            time.sleep(LOOK_SECONDS / 5)
+        elif queue.waiting():  # asked for while this was about to end
+            patience = time.monotonic() + LOOK_SECONDS
+        else:
+            return
+
+
+def _served(queue: StudyQueue, linger: float) -> bool:
     with queue.serving() as is_ours:
         if not is_ours:
-            return
+            return False
         until = time.monotonic() + linger
         while time.monotonic() < until:
             waiting = queue.waiting()
             if waiting:
-                do_study(queue, Path(waiting[0].path))
+                do_study(queue, waiting[0])
                 until = time.monotonic() + linger
             else:
                 time.sleep(LOOK_SECONDS)
+        return True
 
 
-def do_study(queue: StudyQueue, path: Path) -> int | None:
+def do_study(queue: StudyQueue, wanted: QueuedStudy) -> int | None:
     """Do one study in a process of its own; its exit code."""
-    folder = StudyFolder(path)
+    path, folder = Path(wanted.path), wanted.folder
     if folder.is_held():  # by one that was started before, or by hand
         while folder.is_held():
             time.sleep(LOOK_SECONDS)
-        queue.leave(path)
+        queue.leave(path, added=wanted.added)
         return None
     # Without a name: what a study says may name patients. Not a pipe: the study goes
     # on where this process is killed.
@@ -208,7 +237,8 @@ def do_study(queue: StudyQueue, path: Path) -> int | None:
             if not is_wanted and not folder.is_held():
                 _end(process)
         says = _last_line(log) if process.returncode not in _KNOWN_ENDS else ""
-    queue.leave(path, says)
+    # It may have been paused and asked for again while its process came to an end.
+    queue.leave(path, says, added=wanted.added)
     return process.returncode
 
 

@@ -117,7 +117,7 @@ def predict(
     if not (torch.isfinite(h).all() and torch.isfinite(attention).all()):
         raise InputError(_NO_NUMBER)
     likeness, doubts = _likeness(model, prepared, h)
-    site_is_known = model.standardiser.knows(tokens.facts.site)
+    site_is_known = model.standardiser.knows(model.site_of(tokens))
     remarks += doubts + _unknown(model, tokens) + _standardised(model, tokens)
     shares = None
     alike = likeness is not None and not likeness.is_unlike and site_is_known
@@ -215,7 +215,7 @@ def _unknown(model: SlideModel, tokens: Tokens) -> list[Remark]:
 
 def _standardised(model: SlideModel, tokens: Tokens) -> list[Remark]:
     """By what the tokens were standardised, where they were."""
-    site = tokens.facts.site
+    site = model.site_of(tokens)
     kind = model.standardiser.kind
     if kind == SLIDE:
         return [Remark(RemarkKind.STANDARDISED_BY_SLIDE)]

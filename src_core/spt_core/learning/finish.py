@@ -83,6 +83,8 @@ def build_for(settings: TrainSettings, cohort: Cohort) -> tuple[Aggregator, Obje
         classes=classes,
         class_weights=weights,
         momentum=settings.momentum,
+        temperature=settings.temperature,
+        vicreg_weights=settings.vicreg_weights,
     )
     if not any(
         weight.requires_grad for m in (encoder, objective) for weight in m.parameters()

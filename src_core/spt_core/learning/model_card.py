@@ -195,12 +195,15 @@ class SiteFacts:
         From how many of each they were measured.
     added
         Whether the site was added later; else it was trained on.
+    slide_fingerprints
+        Those slides by their pixels: they need not be asked where they are from.
     """
 
     name: str
     slides: int
     tokens: int
     added: bool = False
+    slide_fingerprints: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -233,6 +236,13 @@ class Standardising:
     @property
     def site_names(self) -> tuple[str, ...]:
         return tuple(one.name for one in self.sites)
+
+    def site_of_slide(self, fingerprint: str | None) -> str | None:
+        """The site that a slide was measured with; None for a slide that is new."""
+        for one in self.sites:
+            if fingerprint and fingerprint in one.slide_fingerprints:
+                return one.name
+        return None
 
 
 @dataclass(frozen=True)

@@ -96,9 +96,14 @@ class SlideModel:
         card = replace(self.card, standardising=standardiser.card)
         return replace(self, card=card, statistics=statistics)
 
+    def site_of(self, tokens: Tokens) -> str | None:
+        """Where a slide is from: as it is stated, or as the model learned it."""
+        known = self.card.standardising.site_of_slide(tokens.facts.slide_fingerprint)
+        return tokens.facts.site or known
+
     def scale_for(self, tokens: Tokens) -> TokenScale | None:
         """By which a slide's tokens are standardised; None leaves them as they are."""
-        return self.standardiser.scale_for(tokens.facts.site, tokens.x)
+        return self.standardiser.scale_for(self.site_of(tokens), tokens.x)
 
     def prepared(self, tokens: Tokens, scale: TokenScale | None = None) -> Tokens:
         """Tokens as the encoder takes them, as in training.

@@ -35,13 +35,6 @@ class PreviewedViews:
     shared: int
     same_place: float
 
-    def numbers(self, n: int) -> NDArray[np.int64]:
-        """For each of n patches the number of its view; -1 for none, -2 for several."""
-        found = np.full(n, -1, np.int64)
-        for number, rows in enumerate(self.rows):
-            found[rows] = np.where(found[rows] == -1, number, -2)
-        return found
-
 
 def preview(
     p: NDArray[np.integer],

@@ -20,8 +20,11 @@ from spt_core.training.options import (
     LearningRate,
     MicroBatch,
     MixedPrecision,
+    Momentum,
     Seed,
+    Temperature,
     ValidateEpochs,
+    VicregWeights,
     WarmUp,
     WeightDecay,
 )
@@ -151,17 +154,9 @@ class TrainSettings:
             choice_labels=("Balanced", "None"),
         ),
     ] = "balanced"
-    momentum: Annotated[
-        float,
-        Hint(
-            "momentum of BYOL's target network at the start; it ends at 1",
-            minimum=0,
-            maximum=1,
-            digits=4,
-            advanced=True,
-            metavar="M",
-        ),
-    ] = 0.99
+    momentum: Momentum = 0.99
+    temperature: Temperature = 0.07
+    vicreg_weights: VicregWeights = (10.0, 10.0, 1.0)
     standardise: Annotated[
         str | None,
         Hint(
@@ -325,6 +320,7 @@ class TrainSettings:
 
     def write(self, path: Path) -> None:
         plain = asdict(self)
+        plain["vicreg_weights"] = list(self.vicreg_weights)
         plain["views"] = {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in plain["views"].items()
@@ -350,4 +346,6 @@ class TrainSettings:
             name: tuple(value) if isinstance(value, list) else value
             for name, value in plain.get("views", {}).items()
         }
-        return cls(**{**plain, "views": ViewSettings(**views)})
+        weights = plain.get("vicreg_weights", (10.0, 10.0, 1.0))
+        values = {**plain, "vicreg_weights": tuple(weights)}
+        return cls(**{**values, "views": ViewSettings(**views)})

@@ -53,13 +53,13 @@ class _Moments:
     """Sums over tokens that come slide by slide."""
 
     def __init__(self, dim: int) -> None:
-        self.slides, self.tokens, self.count = 0, 0, 0
+        self.slides: list[str] = []  # their fingerprints
+        self.tokens, self.count = 0, 0
         self.total = np.zeros(dim)
         self.squares = np.zeros(dim)
 
     def add(self, x: NDArray[np.floating], tokens: int) -> None:
         x = x.astype(np.float64)
-        self.slides += 1
         self.tokens += tokens
         self.count += len(x)
         self.total += x.sum(axis=0)
@@ -162,8 +162,15 @@ def site_scales(
             continue
         moments = found.setdefault(slide.site, _Moments(slide.source.shape[1]))
         moments.add(spread_tokens(slide), len(slide))
+        moments.slides.append(slide.fingerprint())
     facts = tuple(
-        SiteFacts(name, one.slides, one.tokens) for name, one in sorted(found.items())
+        SiteFacts(
+            name,
+            len(one.slides),
+            one.tokens,
+            slide_fingerprints=frozenset(one.slides),
+        )
+        for name, one in sorted(found.items())
     )
     return facts, {name: one.scale() for name, one in found.items()}
 

@@ -9,9 +9,11 @@ import os
 import queue
 import time
 from collections.abc import Generator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from threading import Lock
 from typing import Any
 
+from spt_core.errors import InputError
 from spt_core.events import Note, Progress
 from spt_core.patches.encode import Event, encode_slides
 from spt_core.patches.encoder import TorchEncoder
@@ -33,6 +35,7 @@ _REPORT_SECONDS = 1.0
 
 # A worker loads an encoder once, not once per slide.
 _encoders: dict[tuple[Any, ...], TorchEncoder] = {}
+_loading = Lock()
 
 
 def encode_on_cluster(
@@ -50,8 +53,23 @@ def encode_on_cluster(
     load_encoder(settings.encoder, settings.weights)
     if said := trust(scheduler):
         yield Note(said)
-    with connect(scheduler, tls) as client:
+    client = connect(scheduler, tls)
+    try:
         return (yield from _run(client, tasks, settings))
+    except OSError as error:
+        if client.status == "running":  # it is no matter of the connection
+            raise
+        raise _lost(scheduler) from error
+    finally:
+        with suppress(OSError):
+            client.close()
+
+
+def _lost(scheduler: str) -> InputError:
+    return InputError(
+        f"The scheduler at {scheduler} was lost. What is encoded is kept: start it "
+        "again, and run the same command again."
+    )
 
 
 def _run(
@@ -87,15 +105,19 @@ def _run(
             while not heard.empty():
                 yield from board.heard(heard.get())
             if future is not None:
+                if future.status != "finished" and client.status != "running":
+                    raise ConnectionError("the scheduler is gone")
                 results.append(_result(future, futures[future]))
                 board.ended += 1
                 yield results[-1]
         return results
     finally:
-        if len(results) < len(tasks):
-            stop.set()
-            client.cancel(list(futures))
-        client.unsubscribe_topic(topic)
+        # All of it is asked of the scheduler, which may be what was lost.
+        with suppress(OSError):
+            if len(results) < len(tasks):
+                stop.set()
+                client.cancel(list(futures))
+            client.unsubscribe_topic(topic)
 
 
 def _result(future: Any, task: SlideTask) -> SlideResult:
@@ -120,8 +142,11 @@ def _encode_one(task: SlideTask, settings: EncodeSettings, topic: str) -> SlideR
     worker = get_worker()
     stop = Signal(topic)
     key = (settings.encoder, settings.weights)
-    if key not in _encoders:
-        _encoders[key] = load_encoder(*key)
+    # A worker of several threads loads it once: random weights are drawn from one seed
+    # for the whole process.
+    with _loading:
+        if key not in _encoders:
+            _encoders[key] = load_encoder(*key)
     until = time.monotonic() + _LOCK_SECONDS
     while True:
         result = None

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from spt_core.errors import InputError
 from spt_core.patches.encoder_card import EncoderCard
 from spt_core.patches.graph import Graph, GraphKeeper
 from spt_core.patches.stain_step import StainStep
@@ -169,6 +170,11 @@ def _made_fast(module: nn.Module, card: EncoderCard) -> nn.Module:
         )
         with torch.inference_mode():
             want, have = module(probe), folded(probe)
+        if not torch.isfinite(want).all():
+            raise InputError(
+                f"The encoder {card.name} answers with NaN or infinity, so its weights "
+                "are damaged: take them again from where they came."
+            )
         # Children are not always called in the order in which they are listed.
         if not torch.allclose(want, have, rtol=1e-3, atol=1e-3 * float(want.std())):
             folded = module

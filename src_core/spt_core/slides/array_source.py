@@ -35,6 +35,7 @@ from spt_core.slides.recipe import (
 from spt_core.slides.slide_errors import missing_codec, unsupported
 from spt_core.slides.source import Pixels, UnreadableRegionError
 from spt_core.slides.tiff_tiles import cut_short
+from spt_core.slides.tile_sizes import guard_series
 
 _UM = {
     "nm": 1e-3,
@@ -277,6 +278,7 @@ def _tiff_source(
     page = series.pages[0] or tiff.pages[0]
     if why := missing_codec(page):
         raise unsupported(path.name, why)
+    guard_series(series)
     turn = Orientation.of(int(page.tags.valueof("Orientation", 1)))
     levels = [
         ArrayLevel(zarr.open(series.aszarr(level=i), mode="r"), level.axes, turn)
@@ -318,7 +320,9 @@ def open_ome_zarr(path: Path, recipe: str | None = None) -> ArraySource:
     """Open an OME-Zarr image (versions 0.4 and 0.5), or a plain zarr array."""
     import zarr
 
-    group = zarr.open(str(path), mode="r")
+    from spt_core.slides.zarr_folder import open_zarr
+
+    group = open_zarr(path)
     if isinstance(group, zarr.Array):
         level = ArrayLevel(group, _likely_axes(group.shape))
         known = fitting((), level)

@@ -14,6 +14,7 @@ import tifffile
 
 from spt_core.slides.source import Pixels
 from spt_core.slides.tile_cache import TileCache
+from spt_core.slides.tile_sizes import refuse_larger
 
 _CODECS = {
     tifffile.COMPRESSION.JPEG,
@@ -102,6 +103,7 @@ class TiffTiles:
             encoded = handle.read(size)
         if len(encoded) < size:
             raise ValueError("the file ends before the data of this region")
+        refuse_larger(encoded, page)
         # A codec that cannot decode raises an error of its own library.
         decoded, _, _ = page.decode(encoded, index, jpegtables=page.jpegtables)
         if decoded is None:

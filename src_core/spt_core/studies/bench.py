@@ -128,6 +128,10 @@ class Bench:
         """A hash of what results depend on: settings, tokens, labels and folds."""
         plain = self.settings.plain()
         wanted = {name: plain[name] for name in plain if name not in NOT_IN_RECIPE}
+        # Benchmarks that were begun before there was a choice go on.
+        wanted["details"] = self.settings.details.changed()
+        if not wanted["details"]:
+            del wanted["details"]
         digest = hashlib.sha256(f"{FORMAT} {__version__}".encode())
         digest.update(json.dumps(wanted, sort_keys=True).encode())
         if self.settings.pretrain_steps:
@@ -222,6 +226,7 @@ class Bench:
             steps=settings.steps,
             batch_size=settings.batch_size,
             learning_rate=settings.learning_rate,
+            **settings.details.of_training(),
             seed=cell.seed,
             device=settings.device,
         )
@@ -230,7 +235,7 @@ class Bench:
         """How the model of a cell is trained before, without labels."""
         return replace(
             self.train_settings(cell),
-            objective=METHODS[cell.method].pretraining or "simclr",
+            objective=self.settings.details.pretraining,
             labels=None,
             steps=self.settings.pretrain_steps,
         )

@@ -9,6 +9,7 @@ import yaml
 
 from spt_core.errors import InputError
 from spt_core.hints import Device, Hint, check
+from spt_core.learning.details import LearningDetails
 from spt_core.learning.model_card import NONE, SITE, SLIDE
 from spt_core.learning.views import ViewSettings
 from spt_core.patches.scheduler import TlsCa, TlsCert, TlsFiles, TlsKey
@@ -116,6 +117,7 @@ class BenchmarkSettings:
         False
     )
     views: ViewSettings = field(default_factory=ViewSettings)
+    details: LearningDetails = field(default_factory=LearningDetails)
     steps: Annotated[
         int | None,
         Hint(
@@ -253,10 +255,11 @@ class BenchmarkSettings:
         values = {name: as_tuple(value) for name, value in plain.items()}
         if isinstance(values["features"], str):
             values["features"] = (values["features"],)
+        details = LearningDetails.from_plain(values.pop("details", None))
         views = values.pop("views", None) or {}
         views = {name: as_tuple(value) for name, value in views.items()}
         try:
-            return cls(**values, views=ViewSettings(**views))
+            return cls(**values, views=ViewSettings(**views), details=details)
         except TypeError as error:
             raise InputError(f"The settings cannot be used: {error}.") from error
 

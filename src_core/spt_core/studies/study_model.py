@@ -79,18 +79,20 @@ def train_settings(
     standardise = settings.standardise
     if standardise is None and settings.init is None:
         standardise = usual_kind(cohort, [])
-    objective = "classify" if settings.aim.needs_labels else "simclr"
+    with_labels = settings.aim.needs_labels
+    objective = "classify" if with_labels else settings.details.pretraining
     return TrainSettings(
         features=str(features),
         objective=objective,
         out=str(out),
-        labels=settings.labels if objective == "classify" else None,
+        labels=settings.labels if with_labels else None,
         model=settings.model,
         init=settings.init,
         views=settings.views,
         steps=steps,
         batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
+        **settings.details.of_training(),
         standardise=standardise,
         site_batches=settings.site_batches,
         seed=settings.seed,

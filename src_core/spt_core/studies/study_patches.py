@@ -1,14 +1,14 @@
 """The goal patches: a patch encoder of one's own, trained on a study's slides."""
 
 import json
-import shutil
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from spt_core.errors import InputError
-from spt_core.events import Note
 from spt_core.files import written_whole
+from spt_core.patches.encoder_file import ENCODER_FILE
 from spt_core.patches.folder import find_slides
 from spt_core.patches.training import resume_patches, train_patches
 from spt_core.patches.training.settings import PatchTrainSettings
@@ -16,46 +16,116 @@ from spt_core.studies.study_folder import StudyFolder
 from spt_core.studies.study_settings import StudySettings
 from spt_core.training.run_folder import RunFolder
 
-# Number of the run, of its slides, and of its steps.
-Trained = tuple[int, int, int]
+PATCHES_FILE = "patches.json"
+
+
+@dataclass(frozen=True)
+class PatchRun:
+    """A run, its slides, and what to say of the choice."""
+
+    path: Path
+    slides: tuple[str, ...]
+    status: str = "begun"
+    notes: tuple[str, ...] = ()
+
+    @property
+    def number(self) -> int:
+        return int(self.path.name)
+
+    @property
+    def training(self) -> Path:
+        return self.path / "patches"
+
+    @property
+    def encoder(self) -> Path:
+        return self.training / ENCODER_FILE
+
+    def write(self, settings: StudySettings, status: str) -> None:
+        plain = {
+            "recipe": settings.recipe(),
+            "slides": list(self.slides),
+            "status": status,
+        }
+        with written_whole(self.path / PATCHES_FILE) as temporary:
+            temporary.write_text(json.dumps(plain, indent=1), encoding="utf-8")
+
+
+def choose_patch_run(folder: StudyFolder, settings: StudySettings) -> PatchRun:
+    """Go on with the latest run where it is the same, or begin another."""
+    there = find_slides([Path(str(settings.slides))])
+    wanted = tuple(str(path.absolute()) for path in there)
+    numbers = (
+        [int(path.name) for path in folder.runs.iterdir() if path.name.isdigit()]
+        if folder.runs.is_dir()
+        else []
+    )
+    latest = max(numbers, default=0)
+    notes = []
+    if latest and (folder.run(latest) / PATCHES_FILE).exists():
+        recipe, begun, status = _read(folder.run(latest) / PATCHES_FILE)
+        gone, added = set(begun) - set(wanted), set(wanted) - set(begun)
+        same = recipe == settings.recipe() and not gone
+        if same and (status != "finished" or not added):
+            if added:
+                notes.append(
+                    f"{_slides(len(added))} came after run {latest} was begun: they "
+                    "join the next one."
+                )
+            return PatchRun(folder.run(latest), begun, status, tuple(notes))
+        if status != "finished":
+            why = f"slides of before are gone: {len(gone)}" if gone else ""
+            notes.append(
+                f"Run {latest} was not finished and is left as it is: "
+                f"{why or 'the settings are others'}."
+            )
+    run = PatchRun(folder.run(latest + 1), wanted, notes=tuple(notes))
+    run.write(settings, "begun")
+    return run
+
+
+def _read(file: Path) -> tuple[str, tuple[str, ...], str]:
+    """The recipe, the slides and the status of a run."""
+    try:
+        plain = json.loads(file.read_text(encoding="utf-8"))
+        return plain["recipe"], tuple(plain["slides"]), plain["status"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{file} cannot be read ({error}). Remove its folder; the run is done anew."
+        ) from error
 
 
 def train_encoder(
-    settings: StudySettings, folder: StudyFolder
-) -> Generator[Any, None, Trained]:
-    """Train one, or go on with it; slides that come later are for the next run."""
-    slides = find_slides([Path(str(settings.slides))])
-    number, sources = _begun(folder, settings, slides)
-    path = folder.run(number) / "patches"
-    RunFolder(path).take_key(folder.path)
-    if len(slides) > len(sources):
-        yield Note(
-            f"{len(slides) - len(sources)} slides came after run {number} was begun: "
-            "they join the next one."
-        )
-    if (path / "checkpoint.pt").exists():
-        result = yield from resume_patches(path)
-    else:
-        (path / "config.yaml").unlink(missing_ok=True)
-        result = yield from train_patches(
-            PatchTrainSettings(
-                sources=tuple(sources),
-                method=settings.patch_method,
-                out=str(path),
-                tables=(settings.labels,) if settings.labels else (),
-                arch=settings.patch_arch,
-                slide_mpp=settings.encode.slide_mpp,
-                channels=settings.encode.channels,
-                seed=settings.seed,
-                device=settings.device,
-                learning_rate=settings.learning_rate,
-                **_given(settings),
-            )
-        )
-    with written_whole(folder.encoder) as temporary:
-        shutil.copyfile(result.encoder, temporary)
-    _write(folder, number, sources, settings, "finished")
-    return number, len(sources), result.steps
+    settings: StudySettings,
+    folder: StudyFolder,
+    run: PatchRun,
+    end_early: Callable[[], bool],
+) -> Generator[Any, None, int]:
+    """Train one, or go on with it; how many steps it took."""
+    training = RunFolder(run.training)
+    training.take_key(folder.path)
+    if training.is_begun:
+        result = yield from resume_patches(run.training, end_early=end_early)
+        return result.steps
+    # Killed before its first checkpoint.
+    training.config.unlink(missing_ok=True)
+    training.metrics.unlink(missing_ok=True)
+    result = yield from train_patches(
+        PatchTrainSettings(
+            sources=run.slides,
+            method=settings.patch_method,
+            out=str(run.training),
+            tables=(settings.labels,) if settings.labels else (),
+            arch=settings.patch_arch,
+            slide_mpp=settings.encode.slide_mpp,
+            channels=settings.encode.channels,
+            seed=settings.seed,
+            device=settings.device,
+            learning_rate=settings.learning_rate,
+            **_given(settings),
+        ),
+        end_early=end_early,
+    )
+    return result.steps
 
 
 def _given(settings: StudySettings) -> dict[str, Any]:
@@ -67,38 +137,5 @@ def _given(settings: StudySettings) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _begun(
-    folder: StudyFolder, settings: StudySettings, slides: list[Path]
-) -> tuple[int, list[str]]:
-    """The run to go on with, or a new one, and its slides."""
-    numbers = (
-        [int(path.name) for path in folder.runs.iterdir() if path.name.isdigit()]
-        if folder.runs.is_dir()
-        else []
-    )
-    latest = max(numbers, default=0)
-    file = folder.run(latest) / "patches.json"
-    wanted = [str(path.absolute()) for path in slides]
-    if latest and file.exists():
-        try:
-            plain = json.loads(file.read_text(encoding="utf-8"))
-            same = plain["recipe"] == settings.recipe()
-            begun, status = list(plain["slides"]), plain["status"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{file} cannot be read ({error}).") from error
-        if same and (status == "begun" or begun == wanted):
-            return latest, begun
-    _write(folder, latest + 1, wanted, settings, "begun")
-    return latest + 1, wanted
-
-
-def _write(
-    folder: StudyFolder,
-    number: int,
-    slides: list[str],
-    settings: StudySettings,
-    status: str,
-) -> None:
-    with written_whole(folder.run(number) / "patches.json") as temporary:
-        plain = {"recipe": settings.recipe(), "slides": slides, "status": status}
-        temporary.write_text(json.dumps(plain, indent=1), encoding="utf-8")
+def _slides(count: int) -> str:
+    return "1 slide" if count == 1 else f"{count} slides"

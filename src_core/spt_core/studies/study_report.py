@@ -93,6 +93,12 @@ class StudyReport:
         return path if path.exists() else None
 
     @property
+    def encoder(self) -> Path | None:
+        """Of the goal patches: the patch encoder that was trained."""
+        path = StudyFolder(self.folder).encoder
+        return path if path.exists() else None
+
+    @property
     def knows_site_better(self) -> bool:
         return (
             self.site_knn is not None

@@ -4,9 +4,10 @@ import os
 import shutil
 import threading
 import time
+from contextlib import suppress
 from types import TracebackType
 
-from spt_core.studies.study_folder import Request, Stage, Status, StudyFolder
+from spt_core.studies.study_folder import Request, Status, StudyFolder
 from spt_core.studies.study_recorder import Recorder
 
 POLL_SECONDS = 0.2
@@ -43,6 +44,7 @@ class Watch:
     ) -> None:
         self.folder, self.recorder, self.hard_after = folder, recorder, hard_after
         self.request: Request | None = None
+        self.has_model = False  # there is one to keep: its training is at work
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -60,24 +62,22 @@ class Watch:
         self._thread.join()
 
     @property
-    def ends_training(self) -> bool:
+    def keeps_model(self) -> bool:
         """Whether the model is wanted as it is now."""
         return self.request in (Request.KEEP_BEST, Request.KEEP_LAST)
 
     @property
     def stops(self) -> bool:
         """Whether nothing more is to be done."""
-        if self.request is None:
-            return False
-        is_model = self.recorder.stage in (Stage.TRAIN, Stage.REPORT)
-        return not (self.ends_training and is_model)
+        return self.request is not None and not (self.keeps_model and self.has_model)
 
     def _watch(self) -> None:
         while not self._over.wait(POLL_SECONDS):
             self.request = self.folder.request()
             if self.request is not None:
                 self.recorder.request = self.request.value
-                self.recorder.write(BEING_DONE[self.request])
+                with suppress(OSError):  # obeyed all the same where the disk is full
+                    self.recorder.write(BEING_DONE[self.request])
                 break
         else:
             return
@@ -86,8 +86,10 @@ class Watch:
         until = time.monotonic() + self.hard_after
         while not self._over.wait(POLL_SECONDS):
             if self.stops and time.monotonic() > until:
-                obey(self.folder, self.recorder, self.request)
-                os._exit(EXIT_CODE)
+                try:
+                    obey(self.folder, self.recorder, self.request)
+                finally:
+                    os._exit(EXIT_CODE)
 
 
 def obey(folder: StudyFolder, recorder: Recorder, request: Request) -> None:
@@ -95,7 +97,8 @@ def obey(folder: StudyFolder, recorder: Recorder, request: Request) -> None:
     message = ""
     if request is Request.DISCARD and recorder.run:
         path = folder.run(recorder.run)
-        (path / "run.json").unlink(missing_ok=True)
+        for name in ("run.json", "patches.json"):  # it counts no more
+            (path / name).unlink(missing_ok=True)
         shutil.rmtree(path, ignore_errors=True)
         message = f"Run {recorder.run} was removed; the features are kept."
     elif request in (Request.KEEP_BEST, Request.KEEP_LAST):

@@ -131,7 +131,7 @@ def _changed(folder: StudyFolder, run: StudyRun, begun: Cohort, recipe: str) -> 
     if run.recipe != recipe:
         return "the settings are others"
     if len(begun) < run.slides:
-        return f"{_slides(run.slides - len(begun))} of it are gone"
+        return f"slides of before are gone: {run.slides - len(begun)}"
     if run.data != _data(folder, begun):
         return "its slides or their labels are others"
     return ""

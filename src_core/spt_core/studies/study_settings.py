@@ -13,6 +13,7 @@ import yaml
 from spt_core import bundled
 from spt_core.errors import InputError
 from spt_core.hints import Device, Hint, check
+from spt_core.learning.details import LearningDetails
 from spt_core.learning.model_card import NONE, SITE, SLIDE
 from spt_core.learning.views import ViewSettings
 from spt_core.patches.settings import EncodeSettings
@@ -69,6 +70,8 @@ class StudySettings:
         How slides become features; its ``device`` is the study's.
     views
         How views of slides are made.
+    details
+        How each training is done.
     """
 
     out: str
@@ -157,7 +160,8 @@ class StudySettings:
         Hint(
             "steps of each training; of 'both', of the second",
             above=0,
-            automatic="as spt train chooses them",
+            automatic="with labels 100 epochs and 500 steps at least; without 800 "
+            "and 1000",
         ),
     ] = None
     pretrain_steps: Annotated[
@@ -165,11 +169,16 @@ class StudySettings:
         Hint(
             "steps of the training without labels, of 'both'",
             above=0,
-            automatic="as spt train chooses them",
+            automatic="800 epochs, and 1000 steps at least",
         ),
     ] = None
     batch_size: Annotated[
-        int | None, Hint("slides in each step", above=0, automatic="as for spt train")
+        int | None,
+        Hint(
+            "slides in each step",
+            above=0,
+            automatic="with labels a quarter of them, 8 to 32; without, up to 256",
+        ),
     ] = None
     learning_rate: LearningRate = 3e-4
     standardise: Annotated[
@@ -217,6 +226,7 @@ class StudySettings:
     ] = None
     encode: EncodeSettings = field(default_factory=EncodeSettings)
     views: ViewSettings = field(default_factory=ViewSettings)
+    details: LearningDetails = field(default_factory=LearningDetails)
     device: Device = "auto"
     workers: Annotated[
         int | None,
@@ -271,9 +281,9 @@ class StudySettings:
         """What the study's model is called in the table."""
         if self.aim is Goal.BOTH:
             return "finetune" if self.pretrain_once else "pretrained-classify"
-        return {Goal.PRETRAIN: "ssspt-simclr", Goal.FINETUNE: "finetune"}.get(
-            self.aim, "classify"
-        )
+        if self.aim is Goal.PRETRAIN:
+            return f"ssspt-{self.details.pretraining}"
+        return "finetune" if self.aim is Goal.FINETUNE else "classify"
 
     def recipe(self) -> str:
         """A hash of the settings that results depend on."""
@@ -285,6 +295,9 @@ class StudySettings:
         for name in ("standardise", "site_batches"):
             if not wanted[name]:
                 del wanted[name]
+        wanted["details"] = self.details.changed()
+        if not wanted["details"]:
+            del wanted["details"]
         if wanted["encode"]["channels"] is None:
             del wanted["encode"]["channels"]
         return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
@@ -313,6 +326,7 @@ class StudySettings:
         values = dict(plain)
         encode = dict(values.pop("encode", None) or {})
         views = dict(values.pop("views", None) or {})
+        details = LearningDetails.from_plain(values.pop("details", None))
         for kind, found in (
             (cls, plain),
             (EncodeSettings, encode),
@@ -332,6 +346,7 @@ class StudySettings:
                 **values,
                 encode=EncodeSettings(**encode),
                 views=ViewSettings(**views),
+                details=details,
             )
         except TypeError as error:
             raise InputError(f"The settings cannot be used: {error}.") from error

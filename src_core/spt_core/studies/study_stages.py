@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from spt_core.learning.cohort import feature_files, open_cohort
 from spt_core.learning.training import TrainResult
 from spt_core.patches.encode import slide_tasks
 from spt_core.patches.folder import find_slides, write_summary
+from spt_core.patches.job import NotWrittenError
 from spt_core.patches.local_workers import encode_in_processes
+from spt_core.patches.settings import SlideResult
 from spt_core.studies.bench import Bench, open_bench
 from spt_core.studies.benchmark import REPORT_FOLDER, benchmark
 from spt_core.studies.benchmark_result import Benchmark
@@ -33,7 +36,7 @@ from spt_core.studies.study_model import (
     train_settings,
     trained,
 )
-from spt_core.studies.study_patches import train_encoder
+from spt_core.studies.study_patches import choose_patch_run, train_encoder
 from spt_core.studies.study_recorder import Recorder
 from spt_core.studies.study_requests import Watch
 from spt_core.studies.study_result import StudyResult
@@ -71,8 +74,8 @@ class Work:
             return (yield from self._patches())
         yield from self._encode(labels)
         run = yield from self._choose(labels)
-        if run.run.status != "begun":
-            return self._as_it_is(run)
+        if run.run.status == "finished":
+            return self._as_it_is(run.run.number, self.folder.model)
         start = None
         if self.settings.aim is Goal.BOTH and self.settings.pretrain_once:
             start = yield from self._pretrain(run, self.settings.pretrain_steps)
@@ -134,7 +137,7 @@ class Work:
             if task.out.name not in given
         ]
         how = replace(settings.encode, device=settings.device, redo=False)
-        results = yield from encode_in_processes(tasks, how)
+        results = yield from unless_unwritable(encode_in_processes(tasks, how))
         write_summary(self.features, results)
         for one in results:
             if one.status in ("failed", "busy"):
@@ -165,15 +168,14 @@ class Work:
             recipe = self.folder.hidden(recipe + start)
         return recipe
 
-    def _as_it_is(self, run: ChosenRun) -> StudyResult:
-        said = (f"Nothing is new since run {run.run.number}.",)
+    def _as_it_is(self, number: int, model: Path) -> StudyResult:
         return StudyResult(
             self.folder.path,
             "finished",
-            said,
-            self.folder.model if self.folder.model.exists() else None,
+            (f"Nothing is new since run {number}.",),
+            model if model.exists() else None,
             self.folder.report,
-            run.run.number,
+            number,
         )
 
     # evaluate in folds
@@ -196,6 +198,7 @@ class Work:
             unlabelled=settings.aim.pretrains,
             model=settings.model,
             views=settings.views,
+            details=settings.details,
             steps=settings.steps,
             batch_size=settings.batch_size,
             learning_rate=settings.learning_rate,
@@ -249,13 +252,13 @@ class Work:
         if start is not None:
             settings = replace(settings, init=str(start.last))
         part = learned_from(run.cohort, with_labels=self.settings.aim.needs_labels)
+        self.watch.has_model = True
         result: TrainResult = yield from trained(
-            self.folder, settings, part, lambda: self.watch.ends_training
+            self.folder, settings, part, lambda: self.watch.keeps_model
         )
-        request = self.watch.request
         # Without a request the last: nothing that was held out could choose.
-        best = request is Request.KEEP_BEST
-        kept = ("best" if best else "last") if request else ""
+        best = self.watch.request is Request.KEEP_BEST
+        kept = ("best" if best else "last") if self.watch.keeps_model else ""
         copied(result.best if best else result.last, self.folder.model)
         self.recorder.enter(Stage.REPORT)
         compared = comparisons(found, self.settings.method) if found else []
@@ -280,27 +283,44 @@ class Work:
         )
 
     def _patches(self) -> Generator[Any, None, StudyResult]:
+        run = choose_patch_run(self.folder, self.settings)
+        self.recorder.run = run.number
+        if run.status == "finished":
+            return self._as_it_is(run.number, self.folder.encoder)
         self.recorder.enter(Stage.TRAIN)
-        number, slides, steps = yield from train_encoder(self.settings, self.folder)
-        self.recorder.run = number
+        for note in run.notes:
+            yield Note(note)
+
+        def after_step() -> bool:  # reading the patches before it may take minutes
+            self.watch.has_model = True
+            return self.watch.keeps_model
+
+        steps = yield from train_encoder(self.settings, self.folder, run, after_step)
+        # There is no best one: nothing that is held out could choose.
+        is_early = self.watch.keeps_model
+        copied(run.encoder, self.folder.encoder)
         self.recorder.enter(Stage.REPORT)
+        slides = len(run.slides)
+        early = " It was stopped on request." if is_early else ""
         said = result_sentences(
             self.settings,
             None,
             (),
             slides,
-            f"It took {steps} steps. Use it by 'spt study OTHER --encoder "
+            f"It took {steps} steps.{early} Use it by 'spt study OTHER --encoder "
             f"{self.folder.encoder}', or 'spt encode'.",
         )
-        facts = {"run": number, "slides": slides, "steps": steps}
+        facts = {"run": run.number, "slides": slides, "steps": steps}
         write_result(self.folder.report, self.settings, None, (), said, facts)
+        status = "stopped" if is_early else "finished"
+        run.write(self.settings, status)
         return StudyResult(
             self.folder.path,
-            "finished",
+            status,
             tuple(said),
             self.folder.encoder,
             self.folder.report,
-            number,
+            run.number,
         )
 
 
@@ -314,6 +334,26 @@ def refuse_failed(bench: Bench, method: str) -> None:
             f"{bench.folder.why_failed(failed[0]) or 'they were not done.'} No model "
             "was made. Run the study again: only what failed is done again."
         )
+
+
+def unless_unwritable(
+    events: Generator[Any, None, list[SlideResult]],
+) -> Generator[Any, None, list[SlideResult]]:
+    """Encode, and stop where features cannot be written, as on a full disk.
+
+    Another slide that fails is left out; what is amiss here is not the slide.
+    """
+    with closing(events):
+        while True:
+            try:
+                event = next(events)
+            except StopIteration as stop:
+                return stop.value
+            if isinstance(event, SlideResult) and isinstance(
+                event.error, NotWrittenError
+            ):
+                raise InputError(event.reason)
+            yield event
 
 
 def link_features(source: Path, folder: Path) -> int:

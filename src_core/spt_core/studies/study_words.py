@@ -45,10 +45,10 @@ class Comparison:
         if not self.shown:
             # An interval without 0 and few patients: say why it is not enough.
             is_apart = found.low > 0 or found.high < 0
-            p = f"; p = {p_cell(found.p_holm)} after Holm" if is_apart else ""
+            p = f" can be chance (p = {p_cell(found.p_holm)} after Holm)"
             return (
                 f"No difference to {called} is shown: {_points(found.mean, sign=True)} "
-                f"points (95 %: {low} to {high}{p})"
+                f"points (95 %: {low} to {high}){p if is_apart else ''}"
             )
         if found.mean > 0:
             where = "Better"
@@ -143,7 +143,7 @@ def result_sentences(
         )
         said += _of_site(found, settings.method)
     if settings.aim.pretrains:
-        said.append(_pretraining(settings))
+        said.append(_pretraining(settings, in_folds=found.folds > 1))
     if found.folds > 1:
         whose = (
             "The scores are the folds', not the score of the model that is handed "
@@ -157,12 +157,14 @@ def result_sentences(
     return [*said, trained, whose]
 
 
-def _pretraining(settings: StudySettings) -> str:
-    if settings.pretrain_once and settings.aim is Goal.BOTH:
+def _pretraining(settings: StudySettings, *, in_folds: bool) -> str:
+    if settings.pretrain_once and settings.aim is Goal.BOTH and in_folds:
         return (
             "Pre-training was done once, on all slides without labels: the slides that "
             "were asked had been seen, their labels had not."
         )
+    if not in_folds:
+        return "Pre-training was done once, without the slides of the part 'test'."
     return "Pre-training was repeated in each fold, without the slides that it asks."
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spt_core._version import __version__
 from spt_core.errors import InputError
-from spt_core.files import written_whole
+from spt_core.files import refuse_no_file, written_whole
 from spt_core.tokens import foreign, layout
 from spt_core.tokens.lattice import cells_of, likely_step
 from spt_core.tokens.lazyslide import is_lazyslide, read_lazyslide
@@ -98,6 +98,7 @@ def read_index(
     path = Path(path)
     name = title or path.name
     given = {"encoder": encoder, "mpp": mpp, "patch_size": patch_size}
+    refuse_no_file(path)
     try:
         if path.suffix == foreign.PT:
             return _of_foreign(name, foreign.read_pt(path), given)

@@ -134,7 +134,7 @@ _USE_A_WHOLE_FOLDER = "Use a folder that holds its numbers itself."
 
 def open_checked(name: str, folder: Path) -> Any:
     """A zarr array, once its files are seen to be its own and enough for its size."""
-    import zarr
+    from spt_core.slides.zarr_folder import open_zarr  # half a second
 
     what = folder.name
     files = dict(_files(name, folder))
@@ -142,7 +142,7 @@ def open_checked(name: str, folder: Path) -> Any:
         if files.get(folder / one, 0) > _LONGEST_METADATA:
             raise InputError(f"{name}: the facts of '{what}' are too long.")
     try:
-        array = zarr.open_array(folder, mode="r")
+        array = open_zarr(folder)
         pack = _packing(array)
     # zarr raises many kinds of error on a damaged folder.
     except Exception as error:

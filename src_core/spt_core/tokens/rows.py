@@ -84,9 +84,9 @@ class ZarrRows(RowSource):
         return np.asarray(self._opened()[:])
 
     def _opened(self) -> Any:
-        import zarr
+        from spt_core.slides.zarr_folder import open_zarr  # half a second
 
-        return zarr.open_array(self.path, mode="r")
+        return open_zarr(self.path)
 
 
 def _read_no_more(mapped: np.memmap) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from spt_core.errors import InputError
+from spt_core.files import refuse_no_file
 
 # Settings have some hundred lines; a list in a list takes the reader ever longer.
 _LONGEST, _DEEPEST = 2**20, 2000
@@ -15,6 +16,7 @@ _LONGEST, _DEEPEST = 2**20, 2000
 
 def read_config(path: Path) -> Any:
     """What a run's folder says it was asked, as plain data."""
+    refuse_no_file(path)
     try:
         text = path.read_text(encoding="utf-8")
         if len(text) > _LONGEST or max(map(text.count, "[{&*")) > _DEEPEST:

@@ -28,6 +28,39 @@ LearningRate = Annotated[
         metavar="LR",
     ),
 ]
+Momentum = Annotated[
+    float,
+    Hint(
+        "momentum of BYOL's target network at the start; it ends at 1",
+        minimum=0,
+        maximum=1,
+        digits=4,
+        advanced=True,
+        metavar="M",
+    ),
+]
+Temperature = Annotated[
+    float,
+    Hint(
+        "temperature of SimCLR and SupCon: the smaller, the more the likest slides "
+        "count",
+        above=0,
+        digits=3,
+        advanced=True,
+        metavar="T",
+    ),
+]
+VicregWeights = Annotated[
+    tuple[float, float, float],
+    Hint(
+        "weights of VICReg's invariance, variance and covariance",
+        label="VICReg weights",
+        minimum=0,
+        digits=1,
+        advanced=True,
+        metavar=("INV", "VAR", "COV"),
+    ),
+]
 WeightDecay = Annotated[
     float,
     Hint("weight decay of AdamW", minimum=0, digits=4, advanced=True, metavar="W"),

@@ -29,7 +29,7 @@ from typing import Any, Protocol
 
 import torch
 
-from spt_core.csv_files import write_lines
+from spt_core.csv_files import write_csv, write_lines
 from spt_core.errors import InputError
 from spt_core.files import (
     folder_to_disk,
@@ -248,13 +248,7 @@ class RunFolder:
         if not rows:
             self.metrics.unlink(missing_ok=True)
             return
-        with (
-            written_whole(self.metrics) as temporary,
-            temporary.open("w", newline="", encoding="utf-8") as file,
-        ):
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        write_csv(self.metrics, list(rows[0]), [list(row.values()) for row in rows])
 
     def draw_curve(self) -> None:
         rows = self.read_metrics()

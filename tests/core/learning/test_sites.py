@@ -14,6 +14,7 @@ from spt_core.insight.faithfulness import what_if
 from spt_core.insight.predicting import predict, read_for
 from spt_core.insight.results import RemarkKind, Verdict
 from spt_core.insight.wording import prediction_sentence
+from spt_core.learning.adding_sites import add_site
 from spt_core.learning.batches import SlidePlan
 from spt_core.learning.cohort import open_cohort
 from spt_core.learning.finding_sites import find_sites
@@ -38,7 +39,9 @@ def finish(events):
     return run_through(events)[1]
 
 
-def write_site_cohort(folder, slides=24, *, seed=0, sites=SITES, trace=6.0, first=0):
+def write_site_cohort(
+    folder, slides=24, *, seed=0, sites=SITES, trace=6.0, first=0, printed=False
+):
     """Two classes by what tokens are among them, and a constant per site on all."""
     rng = np.random.default_rng(seed)
     marks = trace * rng.normal(size=(sites, DIM))
@@ -50,7 +53,8 @@ def write_site_cohort(folder, slides=24, *, seed=0, sites=SITES, trace=6.0, firs
         p = np.stack(np.divmod(np.arange(len(x)), SIDE), axis=1)
         name = f"slide{seed}-{number:02d}"
         facts = TokenFacts(encoder="made-up", mpp=0.5, patch_size=256,
-                           l0_patch_xy=(256, 256))  # fmt: skip
+                           l0_patch_xy=(256, 256),
+                           slide_fingerprint=name if printed else None)  # fmt: skip
         tokens = Tokens(
             (x + marks[site]).astype(np.float32), p, p[:, ::-1] * 256, facts
         )
@@ -191,6 +195,26 @@ def test_a_slide_of_an_unknown_site_is_said_to_be_one(site_cohort, classified):
         # By itself, never by another site's statistics.
         own = own_scale(tokens.x)(tokens.x)
         np.testing.assert_array_equal(model.prepared(tokens).x, own)
+
+
+def test_slides_that_a_site_was_measured_by_need_not_name_it(classified, tmp_path):
+    folder = write_site_cohort(tmp_path, 8, seed=1, sites=1, first=3, printed=True)
+    cohort = opened(folder)
+    some = replace(cohort, slides=list(cohort)[:4])
+    model, _ = add_site(load_model(classified.last), "site-d", some)
+    for number, slide in enumerate(cohort):
+        path = folder / "features" / f"{slide.name}.h5"
+        unsaid = predict(model, read_for(model, path))
+        said = predict(model, read_for(model, path, site="site-d"))
+        assert np.array_equal(unsaid.embedding, said.embedding) == (number < 4)
+        kinds = {one.kind: one.value for one in unsaid.remarks}
+        if number < 4:
+            assert kinds[RemarkKind.STANDARDISED_BY_SITE] == "site-d"
+        else:
+            assert RemarkKind.SITE_NOT_NAMED in kinds
+    # What is said counts more than what is known.
+    other = predict(model, read_for(model, path, site="site-a"))
+    assert not np.array_equal(other.embedding, said.embedding)
 
 
 def test_sites_of_others_are_measured_by_their_own_slides(by_default, tmp_path):

@@ -1,7 +1,11 @@
 """A real cluster of two processes, one of which is killed in mid-run."""
 
+import contextlib
 import dataclasses
+import json
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -70,6 +74,52 @@ def test_a_killed_workers_slides_are_redone_and_nothing_is_twice(tmp_path):
         want = read_tokens(tmp_path / "one" / f"s{i}.h5")
         np.testing.assert_array_equal(have.xy, want.xy)
         assert np.array_equal(have.x, want.x)
+
+
+@pytest.mark.slow  # its client tries to come back for ten seconds
+@pytest.mark.timeout(240)
+def test_a_scheduler_lost_in_mid_run_is_a_sentence(tmp_path):
+    paths = [make_slide(tmp_path / f"s{i}.tif", 1200, 1000, seed=i) for i in range(2)]
+    tasks = slide_tasks(paths, tmp_path / "out")
+    settings = dataclasses.replace(SETTINGS, lanes=1, threads=1, readers=1)
+    where = tmp_path / "scheduler.json"
+    words = ["--port", "0", "--host", "127.0.0.1", "--no-dashboard"]
+    scheduler = dask("scheduler", *words, "--scheduler-file", str(where))
+    try:
+        address = written(where)["address"]
+        worker = dask("worker", address, "--no-nanny", "--no-dashboard")
+        try:
+            events = encode_on_cluster(tasks, settings, address)
+            while not isinstance(next(events), SlideStarted):
+                pass
+            kill(scheduler.pid)
+            with pytest.raises(InputError, match="was lost"):
+                run_through(events)
+        finally:
+            kill(worker.pid)
+            worker.wait()
+    finally:
+        kill(scheduler.pid)
+        scheduler.wait()
+    results = run_through(encode_slides(tasks, settings))[1]
+    assert {one.status for one in results} <= {"done", "skipped"}, results
+
+
+def dask(kind, *words):
+    """A process of dask's, as somebody would start it."""
+    module = f"distributed.cli.dask_{kind}"
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *words], stderr=subprocess.DEVNULL
+    )
+
+
+def written(path, seconds=60):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError, ValueError):
+            return json.loads(path.read_text())
+        time.sleep(0.05)
+    raise TimeoutError(path)
 
 
 def test_no_scheduler_is_a_sentence(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,11 +22,11 @@ from spt_core.errors import InputError
 from spt_core.events import Note, finish
 from spt_core.insight.results import pseudonym
 from spt_core.learning.cohort import open_cohort
+from spt_core.learning.details import LearningDetails
 from spt_core.learning.model_card import read_model_card
-from spt_core.sample import cohort as cohort_module
-from spt_core.sample.cohort import write_sample_cohort
 from spt_core.studies import cell_work
 from spt_core.studies.bench import open_bench
+from spt_core.studies.benchmark_methods import METHODS
 from spt_core.studies.benchmark_settings import BenchmarkSettings
 from spt_core.studies.cells import Cell
 from spt_core.studies.study import study
@@ -33,30 +34,27 @@ from spt_core.studies.study_check import check_study
 from spt_core.studies.study_finding import About, Rank
 from spt_core.studies.study_folder import Request, Stage, StudyFolder
 from spt_core.studies.study_folds import kept_divisions, read_folds
+from spt_core.studies.study_measure import measure_study
+from spt_core.studies.study_model import pretrain_settings, train_settings
 from spt_core.studies.study_recorder import Recorder
 from spt_core.studies.study_runs import choose_run, end_run
 from spt_core.studies.study_settings import Goal, StudySettings
+from spt_core.studies.study_training_time import CohortSize, trainings
 from spt_core.tokens import read_labels, write_tokens
 from tests.core.studies.benchmarks import quick_settings, write_benchmark_cohort
+from tests.core.studies.study_cohorts import (
+    painted_slides,
+    study_of,
+    until,
+    without_labels,
+)
 from tests.made_tokens import grid_tokens
-
-QUICK = {"folds": 2, "steps": 4, "pretrain_steps": 4, "workers": 1, "device": "cpu"}
 
 
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cohort")
     return write_benchmark_cohort(folder, patients=24, slides_each=1, sites=2)
-
-
-def study_of(cohort, out, goal="classify", **changes):
-    labels = str(cohort / "labels.csv")
-    values = {"features": str(cohort / "features"), "labels": labels, **QUICK}
-    return StudySettings(out=str(out), goal=goal, **{**values, **changes})
-
-
-def without_labels(cohort, out, **changes):
-    return study_of(cohort, out, "pretrain", **{"labels": None, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +78,38 @@ def test_settings_are_written_and_read(tmp_path, cohort):
         replace(settings, labels=None)
     with pytest.raises(InputError, match="--init"):
         replace(settings, goal=Goal.FINETUNE.value)
+
+
+def test_details_reach_every_training(cohort, tmp_path):
+    """In the folds, before them, and of the model that is handed over."""
+    given = {
+        "pretraining": "byol", "temperature": 0.2, "vicreg_weights": (5.0, 4.0, 3.0),
+        "momentum": 0.9, "head": "paper", "weight_decay": 0.1, "warm_up": 0.25,
+    }  # fmt: skip
+    settings = study_of(cohort, tmp_path / "study", "both")
+    usual = settings.recipe()
+    settings = replace(settings, details=LearningDetails(**given))
+    assert settings.recipe() != usual
+    settings.write(tmp_path / "study.yaml")
+    assert StudySettings.read(tmp_path / "study.yaml") == settings
+    given.pop("pretraining")
+
+    def taken(training):
+        return {name: getattr(training, name) for name in given}
+
+    quick = quick_settings(
+        cohort, tmp_path, methods=("pretrained-classify",), details=settings.details
+    )
+    quick.write(tmp_path / "benchmark.yaml")
+    bench = open_bench(BenchmarkSettings.read(tmp_path / "benchmark.yaml"))
+    cell = Cell(quick.named_features()[0][0], "pretrained-classify", 0, 0, 0)
+    before, own = bench.pretrain_settings(cell), bench.train_settings(cell)
+    whole = (settings, cohort / "features", tmp_path, 4, bench.cohort)
+    first, last = pretrain_settings(*whole), train_settings(*whole)
+    assert [one.objective for one in (before, first)] == ["byol", "byol"]
+    assert [one.objective for one in (own, last)] == ["classify", "classify"]
+    assert all(taken(one) == given for one in (before, own, first, last))
+    assert replace(settings, goal="pretrain").method == "ssspt-byol"
 
 
 def test_what_a_study_leaves(cohort, done):
@@ -297,15 +327,6 @@ def test_other_labels_or_settings_begin_another_run(tmp_path):
 # requests
 
 
-def until(events, stage, folder):
-    """Go on to the first step of a stage."""
-    for event in events:
-        state = folder.state()
-        if state.stage == stage and type(event).__name__ == "Progress":
-            return
-    raise AssertionError("it ended before")
-
-
 def asked(cohort, out, request):
     """The result of a study that is asked something in its first steps."""
     folder = StudyFolder(out)
@@ -330,11 +351,14 @@ def test_pause_and_go_on(cohort, tmp_path):
     assert (last.status, last.run) == ("stopped", 1)
 
 
-def test_stop_and_keep(cohort, tmp_path):
-    result, folder, _ = asked(cohort, tmp_path, Request.KEEP_LAST)
+@pytest.mark.parametrize("kept", ["best", "last"])
+def test_stop_and_keep(cohort, tmp_path, kept):
+    result, folder, _ = asked(cohort, tmp_path, f"stop-keep-{kept}")
     assert result.status == folder.state().status == "stopped"
     assert 0 < read_model_card(result.model).metrics.step < 4000
-    assert "stopped on request, and the last model" in " ".join(result.says)
+    assert f"stopped on request, and the {kept} model" in " ".join(result.says)
+    model = folder.run(1) / f"model/{kept}.safetensors"
+    assert result.model.read_bytes() == model.read_bytes()
 
 
 def test_discard(cohort, tmp_path):
@@ -566,21 +590,7 @@ def test_findings_of_files(cohort, tmp_path):
 # from slides, by the command
 
 
-@pytest.fixture(scope="module")
-def painted(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("painted")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cohort_module, "SMALLEST", 1024)
-        finish(write_sample_cohort(folder, slides=2, size=1536, workers=1))
-    return folder
-
-
-def test_from_slides_to_a_model(painted, tmp_path, capsys):
-    slides = tmp_path / "slides"
-    slides.mkdir()
-    files = sorted(path for path in painted.rglob("*.tif*") if "truth" not in str(path))
-    for path in files[:2]:
-        os.link(path, slides / path.name)
+def test_from_slides_to_a_model(slides, painted, tmp_path, capsys):
     words = ["study", str(tmp_path / "out"), "--goal", "pretrain"]
     words += ["--slides", str(slides), "--steps", "2", "--device", "cpu"]
     assert main([*words, "--check"]) == 0
@@ -600,6 +610,56 @@ def test_from_slides_to_a_model(painted, tmp_path, capsys):
     assert "2 of 2 slides are encoded already" in capsys.readouterr().out
     assert main(["study", str(folder.path)]) == 0
     assert "Nothing is new since run 1." in capsys.readouterr().out
+    # A slide that comes later is read, and joins the next run.
+    before = {one.name: one.stat().st_mtime_ns for one in folder.features.glob("*.h5")}
+    later = painted_slides(painted)[2]
+    os.link(later, slides / later.name)
+    assert main(["study", str(folder.path)]) == 0
+    assert (folder.state().run, len(list(folder.features.glob("*.h5")))) == (2, 3)
+    for name, when in before.items():
+        assert (folder.features / name).stat().st_mtime_ns == when
+    assert read_model_card(folder.model).training.slides == 3
+
+
+def test_the_time_of_all_trainings_is_measured(cohort, tmp_path):
+    (one,) = measure_study(study_of(cohort, tmp_path / "out"))
+    assert (one.rank, one.about) == (Rank.FINE, About.TIME)
+    assert "Learning takes about" in one.says
+    assert "The study is done about" in one.says
+    assert not (tmp_path / "out").exists()  # nothing of it is kept
+    # More steps take longer; so many that it is doubtful are said.
+    (long,) = measure_study(study_of(cohort, tmp_path / "out", steps=10**7))
+    assert long.rank is Rank.DOUBTFUL
+    patches = study_of(cohort, tmp_path / "out", "patches", slides=str(tmp_path))
+    assert "as soon as it runs" in measure_study(patches)[0].says
+
+
+@pytest.mark.parametrize("goal", ["pretrain", "classify", "both"])
+@pytest.mark.parametrize("once", [False, True])
+def test_all_trainings_are_counted(cohort, tmp_path, goal, once):
+    """Those of the folds are the benchmark's own cells."""
+    settings = study_of(cohort, tmp_path, goal, pretrain_once=once, seeds=2)
+    whole = open_cohort(cohort / "features", read_labels(cohort / "labels.csv"))
+    size = CohortSize(24, 24, 25, whole.dim)
+    counted = Counter()
+    for one, _, times in trainings(settings, size, whole, tmp_path):
+        counted[one.model or one.objective] += times
+    own = "classify" if settings.method == "finetune" else settings.method
+    quick = quick_settings(
+        cohort, tmp_path / "b", methods=(own, "abmil"), folds=2, seeds=2
+    )
+    expected = Counter()
+    for cell in open_bench(quick).cells():
+        method = METHODS[cell.method]
+        if method.pretraining:
+            expected[method.pretraining] += 1
+        if method.learns:
+            expected[method.model or method.objective] += 1
+    # And the model that is handed over.
+    expected["classify" if goal != "pretrain" else "simclr"] += 1
+    if goal == "both":
+        expected["simclr"] += 1
+    assert counted == expected
 
 
 def test_wrong_usage_is_said(tmp_path, capsys):

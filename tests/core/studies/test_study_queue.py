@@ -2,15 +2,19 @@
 
 import os
 import signal
+import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from spt_core.cli import build_parser
 from spt_core.commands.study import study_settings
 from spt_core.commands.written import study_arguments, study_command
-from spt_core.engine.study_queue import StudyQueue, serve, serve_apart
+from spt_core.engine import study_queue
+from spt_core.engine.study_queue import StudyQueue, do_study, serve, serve_apart
 from spt_core.learning.views import ViewSettings
 from spt_core.patches.settings import EncodeSettings
 from spt_core.studies.study_folder import Request, StudyFolder
@@ -43,8 +47,8 @@ def test_what_is_known_and_what_waits(tmp_path, cohort):
     assert queue.studies() == []
     for name in ("a", "b"):
         begun(cohort, tmp_path / name)
-        queue.add(tmp_path / name, wanted=True)
-    queue.add(tmp_path / "a", wanted=True)  # keeps its place
+        queue.add(tmp_path / name)
+    queue.add(tmp_path / "a")  # keeps its place
     assert [one.folder.path.name for one in queue.waiting()] == ["a", "b"]
     queue.leave(tmp_path / "a", "Why it ended.")
     assert [one.folder.path.name for one in queue.waiting()] == ["b"]
@@ -55,12 +59,63 @@ def test_what_is_known_and_what_waits(tmp_path, cohort):
     assert queue.studies() == []
 
 
+def test_known_is_not_wanted(tmp_path, cohort):
+    queue = StudyQueue(tmp_path / "studies.json")
+    folder = begun(cohort, tmp_path / "a")
+    queue.know(folder.path)
+    assert (len(queue.studies()), queue.waiting()) == (1, [])
+    queue.add(folder.path)
+    before = queue.waiting()
+    queue.know(folder.path)
+    assert queue.waiting() == before
+
+
+def test_asked_for_again_while_its_process_ends(tmp_path, cohort, monkeypatch):
+    """A study is paused and gone on with before the process of before is gone."""
+    queue = StudyQueue(tmp_path / "studies.json")
+    folder = begun(cohort, tmp_path / "a")
+    queue.add(folder.path)
+    (first,) = queue.waiting()
+
+    def start(path, log):
+        queue.leave(path)
+        queue.add(path)
+        return subprocess.Popen([sys.executable, "-c", ""])
+
+    monkeypatch.setattr(study_queue, "_start", start)
+    assert do_study(queue, first) == 0
+    (again,) = queue.waiting()
+    assert again.added > first.added
+    monkeypatch.setattr(
+        study_queue, "_start", lambda *_: subprocess.Popen([sys.executable, "-c", ""])
+    )
+    do_study(queue, again)
+    assert queue.waiting() == []
+
+
+def test_somebody_who_looks_does_not_keep_it_from_serving(
+    tmp_path, cohort, monkeypatch
+):
+    queue = StudyQueue(tmp_path / "studies.json")
+    queue.add(begun(cohort, tmp_path / "a").path)
+    done = []
+    monkeypatch.setattr(
+        study_queue, "do_study", lambda q, one: done.append(q.leave(Path(one.path)))
+    )
+    with queue.serving():
+        looks = threading.Thread(target=serve, args=(queue,), kwargs={"linger": 0.1})
+        looks.start()
+        time.sleep(0.1)
+    looks.join(5)
+    assert len(done) == 1
+
+
 @pytest.mark.slow
 def test_one_after_the_other(tmp_path, cohort):
     queue = StudyQueue(tmp_path / "studies.json")
     folders = [begun(cohort, tmp_path / name, steps=2) for name in "ab"]
     for folder in folders:
-        queue.add(folder.path, wanted=True)
+        queue.add(folder.path)
     with queue.serving() as is_ours:
         assert is_ours
         assert queue.is_served()
@@ -78,7 +133,7 @@ def test_one_after_the_other(tmp_path, cohort):
 def test_started_apart_killed_and_told(tmp_path, cohort):
     queue = StudyQueue(tmp_path / "studies.json")
     folder = begun(cohort, tmp_path / "long", steps=100_000)
-    queue.add(folder.path, wanted=True)
+    queue.add(folder.path)
     serve_apart(queue)
     wait_until(lambda: folder.state() and folder.state().stage == "train")
     state = folder.state()
@@ -90,7 +145,7 @@ def test_started_apart_killed_and_told(tmp_path, cohort):
     assert not folder.is_held()
     assert folder.state().status == "running"
     # Goes on, and ends when it is asked to.
-    queue.add(folder.path, wanted=True)
+    queue.add(folder.path)
     serve_apart(queue)
     wait_until(lambda: folder.is_held() and folder.state().pid != state.pid)
     folder.ask(Request.PAUSE)
@@ -104,7 +159,7 @@ def test_started_apart_killed_and_told(tmp_path, cohort):
 def test_one_that_has_not_begun_is_ended_at_once(tmp_path, cohort):
     queue = StudyQueue(tmp_path / "studies.json")
     folder = begun(cohort, tmp_path / "long", steps=100_000)
-    queue.add(folder.path, wanted=True)
+    queue.add(folder.path)
     serve_apart(queue)
     wait_until(queue.is_served)
     queue.leave(folder.path)

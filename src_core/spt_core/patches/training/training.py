@@ -1,6 +1,6 @@
 """Patch training: from slides and tiles to an encoder file, a generator of events."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,11 +35,21 @@ class PatchTrainResult:
 Events = Generator[Any, None, PatchTrainResult]
 
 
-def train_patches(settings: PatchTrainSettings, *, resume: bool = False) -> Events:
+def train_patches(
+    settings: PatchTrainSettings,
+    *,
+    resume: bool = False,
+    end_early: Callable[[], bool] | None = None,
+) -> Events:
     """Train one patch encoder.
 
     Closing the generator stops at the next step and keeps all that is done; so does
     Ctrl-C. ``resume`` goes on with the run in ``settings.out``.
+
+    Parameters
+    ----------
+    end_early
+        Asked after each step: True ends the run there, with its encoder written.
     """
     device = own_device(choose_device(settings.device))
     with joined(device) as processes, fixed_shapes(device), ExitStack() as held:
@@ -63,6 +73,8 @@ def train_patches(settings: PatchTrainSettings, *, resume: bool = False) -> Even
                 folder.begin(settings)
             task = PatchTrainingTask(settings, source, start, device, processes, folder)
             run = TrainingRun(task, settings, folder)
+            if end_early is not None:
+                run.end_early = end_early
             if resume:
                 run.restore()
             yield Note(_opening(task))
@@ -74,11 +86,13 @@ def train_patches(settings: PatchTrainSettings, *, resume: bool = False) -> Even
             return result
 
 
-def resume_patches(path: str | Path, **changes: Any) -> Events:
+def resume_patches(
+    path: str | Path, *, end_early: Callable[[], bool] | None = None, **changes: Any
+) -> Events:
     """Go on with the run in a folder, up to its end."""
     settings = PatchTrainSettings.read(RunFolder(Path(path)).config)
     settings = replace(settings, out=str(path), **changes)
-    return (yield from train_patches(settings, resume=True))
+    return (yield from train_patches(settings, resume=True, end_early=end_early))
 
 
 def _opening(task: PatchTrainingTask) -> str:
@@ -111,4 +125,4 @@ def _finish(task: PatchTrainingTask, run: TrainingRun) -> PatchTrainResult:
             "effective_rank": seen.effective_rank,
         }
     run.processes.wait()
-    return PatchTrainResult(folder.path, folder.last, run.steps, metrics)
+    return PatchTrainResult(folder.path, folder.last, run.step, metrics)

@@ -29,6 +29,8 @@ def build_objective(
     classes: int = 0,
     class_weights: Tensor | None = None,
     momentum: float = 0.99,
+    temperature: float = 0.07,
+    vicreg_weights: tuple[float, float, float] = (10, 10, 1),
 ) -> Objective:
     """Make an objective for an encoder, by its name on the command line."""
     dim = encoder.dim
@@ -38,4 +40,14 @@ def build_objective(
         )
     if name == "byol":
         return BYOL(encoder, head=head, momentum=momentum)
-    return {"simclr": SimCLR, "vicreg": VICReg, "supcon": SupCon}[name](dim, head=head)
+    if name == "vicreg":
+        invariance, variance, covariance = vicreg_weights
+        return VICReg(
+            dim,
+            head=head,
+            invariance=invariance,
+            variance=variance,
+            covariance=covariance,
+        )
+    contrastive = {"simclr": SimCLR, "supcon": SupCon}[name]
+    return contrastive(dim, head=head, temperature=temperature)
