@@ -36,10 +36,18 @@ BLOCK = 8  # patches a side
 MOST = 1500  # patches of a section that are looked at
 
 
-def encoded(paths: list[Path], out: Path) -> dict[str, list[Tokens]]:
+def encoded(
+    paths: list[Path], out: Path, args: argparse.Namespace
+) -> dict[str, list[Tokens]]:
     found: dict[str, list[Tokens]] = {}
     for stain in STAINS:
-        settings = EncodeSettings(stain=stain, target_mpp=MPP, device="cpu")
+        settings = EncodeSettings(
+            encoder=args.encoder,
+            weights=args.weights,
+            stain=stain,
+            target_mpp=MPP,
+            device="cpu",
+        )
         folder = out / stain
         for event in encode_slides(slide_tasks(paths, folder), settings):
             if isinstance(event, SlideResult) and event.status != "done":
@@ -116,7 +124,7 @@ def cohort(figures: Figures, folder: Path, args: argparse.Namespace) -> None:
     )
     figures.add("cohort, chance of a class", 100 / len(set(y)), "%")
     figures.add("cohort, chance of a site", 100 / len(set(site)), "%")
-    for stain, slides in encoded(paths, folder / "features").items():
+    for stain, slides in encoded(paths, folder / "features", args).items():
         figures.add(
             f"cohort, {stain}, slides normalised",
             sum(one.facts.stain_done == "macenko" for one in slides),
@@ -134,10 +142,11 @@ def cohort(figures: Figures, folder: Path, args: argparse.Namespace) -> None:
         tell(figures, name, with_interval(site, said, patient))
 
 
-def sections(figures: Figures, folder: Path, out: Path) -> None:
+def sections(figures: Figures, out: Path, args: argparse.Namespace) -> None:
+    folder: Path = args.sections
     paths = sorted(p for p in folder.iterdir() if p.suffix in (".tif", ".svs"))
     figures.add("sections, chance", 100 / len(paths), "%")
-    for stain, slides in encoded(paths, out).items():
+    for stain, slides in encoded(paths, out, args).items():
         for one in slides:
             print(f"  {one.name}: {len(one)} patches, {one.facts.stain_done}")
         rng = np.random.default_rng(0)
@@ -153,6 +162,8 @@ def sections(figures: Figures, folder: Path, out: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--encoder", default="bundled")
+    parser.add_argument("--weights", type=Path, help="of the encoder")
     parser.add_argument("--slides", type=int, default=36)
     parser.add_argument("--sites", type=int, default=4)
     parser.add_argument("--size", type=int, default=4096)
@@ -169,7 +180,7 @@ def main() -> None:
         if args.only != "sections":
             cohort(figures, Path(temporary) / "cohort", args)
         if args.sections:
-            sections(figures, args.sections, Path(temporary) / "sections")
+            sections(figures, Path(temporary) / "sections", args)
     figures.save()
 
 

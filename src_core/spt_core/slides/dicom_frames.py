@@ -86,6 +86,8 @@ class DicomFrames:
         frames = int(data.get("NumberOfFrames", 1) or 1)
         self._refuse_unknown()
         self.dtype = np.dtype(f"u{int(data.BitsAllocated) // 8}")
+        # Before anything is made for each frame: so many are there.
+        self._frames = _Pixels(path, data, frames)
         self.is_tiled = "TotalPixelMatrixColumns" in data
         if self.is_tiled:
             width = int(data.TotalPixelMatrixColumns)
@@ -113,7 +115,6 @@ class DicomFrames:
             self.shape = (len(self.channels), height, width)
             self.chunks = (len(self.channels), self._rows, self._columns)
         self._cache = TileCache(_CACHE_BYTES)
-        self._frames = _Pixels(path, data, frames)
 
     @property
     def kind(self) -> tuple[str, int, np.dtype]:
@@ -125,8 +126,8 @@ class DicomFrames:
         height, width = (self.shape[self.axes.index(axis)] for axis in "YX")
         y0, y1, _ = rows.indices(height)
         x0, x1, _ = columns.indices(width)
-        out = np.zeros((y1 - y0, x1 - x0, max(self._samples, len(self.channels))))
-        out = out.astype(self.dtype)
+        depth = max(self._samples, len(self.channels))
+        out = np.zeros((y1 - y0, x1 - x0, depth), self.dtype)
         across = range(x0 // self._columns - 1, (x1 - 1) // self._columns + 1)
         for row in range(y0 // self._rows - 1, (y1 - 1) // self._rows + 1):
             for column in across:
@@ -194,6 +195,12 @@ class _Pixels:
         # The tag and its length; where the kind of number is written out, that too.
         self._start = data.pixels_at + (8 if syntax == _IMPLICIT else 12)
         self._places = None if syntax in _NATIVE else self._found()
+        # A byte a frame at the very least, so that what is stated is no fiction.
+        if not 1 <= frames <= len(self._bytes):
+            raise ValueError(f"it states {frames} frames")
+        one = int(data.Rows) * int(data.Columns) * int(data.get("SamplesPerPixel", 1))
+        if self._places is None and self._start + one > len(self._bytes):
+            raise ValueError("not one frame is whole")
 
     def decoded(
         self, index: int, shape: tuple[int, int, int], dtype: np.dtype
