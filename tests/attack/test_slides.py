@@ -6,6 +6,7 @@ import sys
 from contextlib import closing, suppress
 
 import numpy as np
+import openslide
 import pytest
 import tifffile
 import zarr
@@ -222,3 +223,27 @@ def peak_memory():
     import resource
 
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def test_the_helper_reads_all_of_what_is_shown_first(tmp_path, monkeypatch):
+    """A crash there would take the window down with every such slide."""
+    from spt_core.slides import prover
+
+    path = a_slide(tmp_path / "a.tif")
+    read = []
+    real = openslide.OpenSlide.read_region
+
+    def noting(self, place, level, size):
+        read.append((place, level, size))
+        return real(self, place, level, size)
+
+    monkeypatch.setattr(openslide.OpenSlide, "read_region", noting)
+    monkeypatch.setattr(prover, "_PIECE", 128)
+    monkeypatch.setattr(prover, "_PLAIN_TIFF_MAKERS", ())
+    monkeypatch.setattr(prover, "_say", lambda what: None)
+    prover._read_a_little(openslide.OpenSlide(path))
+    with openslide.OpenSlide(path) as slide:
+        last = slide.level_count - 1
+        width, height = slide.level_dimensions[last]
+    pieces = [place for place, level, size in read if level == last and size[0] == 128]
+    assert len(set(pieces)) == -(-width // 128) * -(-height // 128)
