@@ -7,6 +7,9 @@ import numpy as np
 from spt_core.training.knn import mean_class_accuracy
 
 DRAWS = 2000
+DEFAULT = "simclr/site/negatives of the site"
+THE_PAPERS_WAY = "simclr/no/all"
+TRIED = "tried/default"
 
 
 def compact(found: dict) -> str:
@@ -72,6 +75,18 @@ def _table(found: dict, where: str) -> str:
         )
     sites = len(set(cohort["sites"]))
     lines += ["", f"Chance: class {100 / 3:.0f}, site {100 / sites:.0f}."]
+    if DEFAULT in methods and THE_PAPERS_WAY in methods:
+        gain = _difference(cohort, methods[DEFAULT], methods[THE_PAPERS_WAY])
+        lines[-1] += f" The default against the paper's way: {gain}."
+    if TRIED in methods:
+        lines += ["", "Tried, against the default in the same batches:", ""]
+        lines += [
+            f"- {name.removeprefix('tried/')}: {_difference(cohort, runs, base)}"
+            for name, runs in methods.items()
+            if name.startswith("tried/") and name != TRIED
+            # The same training seeds of both.
+            for base in [methods[TRIED][: len(runs)]]
+        ]
     return "\n".join(lines)
 
 
