@@ -140,7 +140,7 @@ def _loss_words(training: Training) -> str:
 
 
 def _near_words(training: Training) -> str:
-    words, found = "<b>Nearest slides are of the same</b> ", []
+    words, found = "<b>Nearest slides of other patients are of the same</b> ", []
     if training.of_class:
         last = training.of_class[-1][1]
         found.append(f"<span style='color:{OF_CLASS}'>■</span> class: {last:.0%}")
@@ -150,4 +150,4 @@ def _near_words(training: Training) -> str:
     words += ", ".join(found)
     if len(found) == 2 and site > last:
         words += ". The site is told better than the class: doubt the result."
-    return words
+    return f"{words}<br>To watch learning by; no score."

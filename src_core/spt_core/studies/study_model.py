@@ -117,11 +117,11 @@ def pretrain_settings(
 def learned_from(cohort: Cohort, *, with_labels: bool) -> Cohort:
     """All slides but those of a split ``test`` that the labels name.
 
-    Labels are left out where they are not learned, or a run would show scores of the
-    slides that it learns from.
+    A training without labels has them to be watched by alone: its slides' nearest, of
+    other patients, are asked for the class beside the site. They choose nothing.
     """
     slides = [
-        replace(slide, split=None, label=slide.label if with_labels else None)
+        replace(slide, split=None)
         for slide in cohort
         if slide.split != "test" and (slide.label or not with_labels)
     ]

@@ -67,6 +67,10 @@ def test_each_goal_ends_in_a_model_and_a_table(
     card = read_model_card(folder.model)
     assert card.training.slides == 16
     assert bool(card.classes) == (goal != "pretrain")
+    if goal == "pretrain":  # to watch, beside the site; the labels are not learned
+        assert card.metrics.knn is not None
+        assert not card.metrics.knn_held_out
+        assert not card.training.choice_fingerprints
     # The folds begin from what the sentence says.
     bench = BenchmarkSettings.read(folder.run(1) / "evaluation/benchmark.yaml")
     assert bench.init == (
