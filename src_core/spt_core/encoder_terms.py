@@ -12,7 +12,7 @@ _TERMS: dict[tuple[str, ...], tuple[str, ...]] = {
     (RESEARCH,): ("hipt", "plip", "gigapath", "prov_gigapath"),
     _NC_ND: (
         *("uni", "uni_v1", "mahmood_uni", "uni2_h", "uni_v2", "uni2"),
-        *("virchow2", "h_optimus_1", "hoptimus1", "h0_mini"),
+        *("virchow2", "h_optimus_1", "hoptimus1", "h0_mini", "h0_mini_cls_mean"),
         *("conch", "conch_v1", "conch_v1.5", "conch_v15", "conch1_5"),
     ),
     (NOT_COMMERCIAL,): (

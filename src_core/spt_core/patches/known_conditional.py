@@ -11,7 +11,7 @@ from spt_core.patches.known_entry import (
     kaiko,
     vit,
 )
-from spt_core.patches.vit_shape import VitShape
+from spt_core.patches.vit_shape import CLS, CLS_AND_MEAN, VitShape
 
 # Others whose licences set conditions.
 CONDITIONAL = (
@@ -58,25 +58,32 @@ CONDITIONAL = (
         about="H-optimus-0's successor on a million slides",
         also=("hoptimus1", "h_optimus_1"),
     ),
-    vit(
-        "h0-mini",
-        VitShape(
-            768,
-            12,
-            12,
-            14,
-            mlp="swiglu",
-            mlp_ratio=5.33334,
-            layer_scale=True,
-            registers=4,
-            bare_class=True,
-        ),
-        "bioptimus/H0-mini/pytorch_model.bin",
-        NC_ND,
-        "Filiot et al., Distilling foundation models for robust pathology, 2025",
-        BIOPTIMUS,
-        gated=True,
-        about="H-optimus-0 distilled to a base; class token",
+    *(
+        vit(
+            name,
+            VitShape(
+                768,
+                12,
+                12,
+                14,
+                mlp="swiglu",
+                mlp_ratio=5.33334,
+                layer_scale=True,
+                registers=4,
+                bare_class=True,
+                output=output,
+            ),
+            "bioptimus/H0-mini/pytorch_model.bin",
+            NC_ND,
+            "Filiot et al., Distilling foundation models for robust pathology, 2025",
+            BIOPTIMUS,
+            gated=True,
+            about=f"H-optimus-0 distilled to a base; {gives}",
+        )
+        for name, output, gives in (
+            ("h0-mini", CLS, "class token"),
+            ("h0-mini-cls-mean", CLS_AND_MEAN, "class token and mean"),
+        )
     ),
     vit(
         "conch",

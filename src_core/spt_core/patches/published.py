@@ -39,6 +39,7 @@ _TRAINED_ON: dict[str, tuple[str, ...]] = {
     "quiltnet_b_32": ("Quilt-1M",),
     # Filiot et al. 2025
     "h0_mini": (TCGA,),
+    "h0_mini_cls_mean": (TCGA,),
     # Ma et al. 2024
     "gpfm": (TCGA, "CPTAC"),
 }

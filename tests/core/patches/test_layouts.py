@@ -365,7 +365,8 @@ def test_the_lengths_that_were_published():
         "uni": 1024, "h-optimus-0": 1536, "midnight": 3072, "midnight-cls": 1536,
         "openmidnight": 1536, "virchow": 2560, "hibou-b": 768, "hibou-l": 1024,
         "quiltnet-b-32": 512, "gigapath": 1536, "uni2-h": 1536, "virchow2": 2560,
-        "h-optimus-1": 1536, "h0-mini": 768, "conch": 512, "conch-v1.5": 768,
+        "h-optimus-1": 1536, "h0-mini": 768, "h0-mini-cls-mean": 1536,
+        "conch": 512, "conch-v1.5": 768,
         "phikon": 768, "phikon-v2": 1024, "kaiko-vits8": 384, "kaiko-vitb16": 768,
         "kaiko-vitl14": 1024, "lunit-vits8": 384, "genbio-pathfm": 4608, "gpfm": 1024,
     }  # fmt: skip
