@@ -34,7 +34,6 @@ class Kept:
 
     def __init__(self, *folders: Path) -> None:
         self.folders = folders
-        self.known = {path for path in _session_folders()}
         self.contents: dict[str, set[bytes]] = {}
 
     def look(self) -> None:
