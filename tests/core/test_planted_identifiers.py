@@ -4,6 +4,7 @@ Identifiers are planted in the names of slides, their properties, their label pi
 and the table of labels; then every command runs, and every file is searched.
 """
 
+import csv
 import os
 
 import pytest
@@ -14,7 +15,7 @@ from tests.core.patches.conftest import tissue_picture
 from tests.core.patches_training.made_tiles import write_tiles
 from tests.made_slides import write_svs
 
-SLIDES = 8
+SLIDES = 6
 # In no file at all: patients, and what slides say of them (write_svs plants it).
 SECRETS = ("ZQPATIENT", "1234567", "b414003d", "Doe^", "DOE^", "JANE^")
 NAME = "ZQNAME"
@@ -30,12 +31,12 @@ def outputs(tmp_path_factory):
     rows = ["slide,label,patient,site"]
     for i in range(SLIDES):
         slide = data / "slides" / f"{NAME}{i}.svs"
-        write_svs(slide, tissue_picture(900, 800, seed=i), mpp=0.5)
+        write_svs(slide, tissue_picture(700, 600, seed=i), mpp=0.5)
         rows.append(f"{NAME}{i},{'ab'[i % 2]},ZQPATIENT{i},x")
     labels = data / "labels.csv"
     labels.write_text("\n".join(rows) + "\n")
     model = make_model(data / "model.safetensors")
-    write_tiles(data / "tiles")
+    write_named_tiles(data / "tiles")
     features = out / "encode"
     words = ["--encoder", "small-random", *SMALL]
     run("encode", data / "slides", "--out", features, *words)
@@ -66,10 +67,30 @@ def outputs(tmp_path_factory):
         *table, *SMALL, *words, "--pretrain-steps", "4")  # fmt: skip
     words = ["--method", "simclr", "--arch", "small-random", "--init", "none"]
     words += ["--patch-size", "48", "--mpp", "0.5", "--view-size", "40", "--epochs"]
-    words += ["2", "--batch-size", "32", "--table", data / "tiles" / "tiles.csv"]
-    run("train-patches", data / "tiles" / "tiles", *words, "--device", "cpu", "--out",
-        out / "train-patches" / "e.safetensors")  # fmt: skip
+    words += ["2", "--batch-size", "32", "--device", "cpu"]
+    tiles, named = data / "tiles" / "tiles", ["--table", data / "tiles" / "tiles.csv"]
+    learned = out / "train-patches"
+    run("train-patches", tiles, *words, *named, "--out", learned / "t.safetensors")
+    run("train-patches", data / "slides", *words, "--table", labels, "--out",
+        learned / "s.safetensors")  # fmt: skip
     return out
+
+
+def write_named_tiles(folder):
+    """Tiles whose files and table name slides and patients."""
+    write_tiles(folder, patients=6)
+    table = folder / "tiles.csv"
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        tile = folder / "tiles" / row["file"]
+        row["file"] = f"{NAME}-{row['file']}"
+        tile.rename(tile.with_name(row["file"]))
+        row["slide"], row["patient"] = NAME + row["slide"], "ZQPATIENT" + row["patient"]
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def run(*words):
