@@ -108,7 +108,7 @@ TRIED: dict[str, tuple] = {
     "temperature 0.5": (partial(temperature, 0.5), {}),
 }  # fmt: skip
 # By more than one training seed, as the default: what looked as if it might help.
-OFTEN = {"flips, turns, shifts": 3, "flips and turns": 2, "shifts": 2, "mask alone": 2}
+OFTEN = {"flips, turns, shifts": 3, "mask alone": 2}
 # Of methods without negatives: VICReg's variance and BYOL's batch norms are then of
 # slides of one site.
 WITHOUT_NEGATIVES: dict[str, dict] = {
