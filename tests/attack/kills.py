@@ -180,6 +180,15 @@ class Attempt:
             raise
         return True
 
+    def works_within(self, seconds):
+        """Whether it is at work within so many seconds, and has not ended."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and self.process.poll() is None:
+            if self.is_at_work:
+                return True
+            time.sleep(0.02)
+        return False
+
     def kill(self):
         """The whole group, at once."""
         os.killpg(self.process.pid, signal.SIGKILL)
@@ -210,21 +219,24 @@ def run_again(command, data, folder):
 
 
 def undisturbed(command, data, folder):
-    """What it leaves, and in how many seconds."""
+    """What it leaves, in how many seconds, and how many of them are at work."""
     began = time.monotonic()
     attempt = run_again(command, data, folder)
+    attempt.works_within(LONGEST)
+    worked = time.monotonic()
     if not attempt.ended(LONGEST):
         attempt.kill()
         raise RuntimeError(f"{folder} did not end")
     if attempt.trouble:
         raise RuntimeError(attempt.trouble)
-    return contents(folder), time.monotonic() - began
+    ended = time.monotonic()
+    return contents(folder), ended - began, ended - worked
 
 
 def attack(name, data, folder, kills, chance):
     """Kill one command so often; counts, and what went wrong in words."""
     command = COMMANDS[name]
-    want, seconds = undisturbed(command, data, folder / f"{name}-undisturbed")
+    want, *seconds = undisturbed(command, data, folder / f"{name}-undisturbed")
     count, wrong = Counter(), []
     while count["kills"] < kills:
         count["runs"] += 1
@@ -239,7 +251,15 @@ def attack(name, data, folder, kills, chance):
         found = differences(want, contents(place))
         count["different" if found else "equal"] += killed["kills"]
         wrong += [f"{place.name}: {one}" for one in found]
-    return count, seconds, wrong
+    return count, seconds[0], wrong
+
+
+def moment(attempt, seconds, at_work, chance):
+    """How long it lives from now on: one in five may be killed in its imports."""
+    if chance.random() < 0.2:
+        return seconds * chance.random()
+    attempt.works_within(LONGEST)
+    return at_work * chance.random()
 
 
 def killed_often(command, data, folder, most, seconds, chance):
@@ -248,7 +268,7 @@ def killed_often(command, data, folder, most, seconds, chance):
     while True:
         attempt = run_again(command, data, folder)
         is_last = killed["kills"] == most
-        patience = LONGEST if is_last else seconds * chance.uniform(0.2, 1.0)
+        patience = LONGEST if is_last else moment(attempt, *seconds, chance)
         if attempt.ended(patience):
             return attempt.trouble, killed
         attempt.kill()
