@@ -24,7 +24,10 @@ TOO_FEW_TO_TELL = (
     "more slides of each."
 )
 _SAID = (
-    (r"; p = [^)]* after Holm", "; too few patients to rule out chance"),
+    (
+        r" can be chance \(p = [^)]* after Holm\)",
+        ", too few patients to rule out chance",
+    ),
     (
         r"Mean class accuracy (\S+ %) \(([^)]*)\), of [^,]*, on slides",
         r"\1 right, as the mean over labels (\2), on slides",
