@@ -7,10 +7,8 @@ from pathlib import Path
 
 from spt_core.bundled import slide_model_path
 from spt_core.insight.results import pseudonym
-from spt_core.studies.paired import Difference
 from spt_core.studies.study_folder import StudyFolder
 from spt_core.studies.study_settings import StudySettings
-from spt_core.studies.study_words import Comparison
 
 CLASSES = ("a", "b")
 
@@ -51,13 +49,12 @@ def write_made_study(
             ("abmil", "own classifier", 0.75),
         )
     ]  # fmt: skip
-    few = Difference(0.05, 0.01, 0.09, 0.3, 0.52)
-    by_chance = Comparison("abmil", "own classifier", few, shown=False)
     said = [
         "Better than averaging patches by 10 points (95 %: 3 to 13), 12 patients, "
         "5 folds.",
         "No difference to taking the largest value of each feature is shown.",
-        f"{by_chance.says}.",
+        "No difference to attention pooling (ABMIL) is shown: +5 points (95 %: 1 to 9) "
+        "can be chance (p = 0.52 after Holm).",
         "Mean class accuracy 80 % (95 %: 40 to 95), of its own classifier, on slides "
         "of patients that the model of the fold had not learned from.",
         "features · classify (kNN) tells the site of a slide better than its class: "

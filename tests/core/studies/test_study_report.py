@@ -11,9 +11,11 @@ from spt_core.errors import InputError
 from spt_core.events import finish
 from spt_core.insight.results import pseudonym
 from spt_core.learning.cohort import open_cohort
+from spt_core.studies.paired import Difference
 from spt_core.studies.study import study
 from spt_core.studies.study_report import read_study_report
 from spt_core.studies.study_settings import StudySettings
+from spt_core.studies.study_words import Comparison
 from tests.core.studies.benchmarks import write_benchmark_cohort
 
 
@@ -88,3 +90,15 @@ def test_the_most_wrong_slide_comes_first(done):
 def test_without_a_result_it_says_so(tmp_path):
     with pytest.raises(InputError, match="no result yet"):
         read_study_report(tmp_path)
+
+
+def test_a_difference_that_chance_may_make_is_not_claimed():
+    """The window knows these words; see its result_words."""
+    few = Difference(0.05, 0.01, 0.09, 0.3, 0.52)
+    said = Comparison("abmil", "own classifier", few, shown=False).says
+    assert said == (
+        "No difference to attention pooling (ABMIL) is shown: +5 points "
+        "(95 %: 1 to 9) can be chance (p = 0.52 after Holm)"
+    )
+    wide = Difference(0.05, -0.01, 0.09, 0.3, 0.52)
+    assert "chance" not in Comparison("abmil", "linear", wide, shown=False).says
