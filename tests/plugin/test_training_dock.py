@@ -251,6 +251,9 @@ def test_every_parameter_is_in_advanced_with_its_default(open_train):
                 assert forms[part][name].value == setting.default, name
     shown = " ".join(words_of(dock.goal.advanced) + words_of(dock.views.advanced))
     assert "Temperature of SimCLR" in shown
+    # What is asked in its turn is called a round in the whole window.
+    assert "Rounds" in shown
+    assert not re.search(r"\bfolds?\b", shown, re.IGNORECASE)
     assert "Usually: 0.07" in shown
     assert "Usually: 10, 10, 1" in shown
     # What is changed there is asked of the study, and remembered.
@@ -421,7 +424,7 @@ def test_what_nobody_does_can_be_stopped_or_discarded(
     assert not dock.run.pause.isVisibleTo(dock.run)
     dock.run.keep_best.trigger()
     assert "Stopping…" in dock.run.stands.text()
-    qtbot.waitUntil(lambda: handed, timeout=SLOW)
+    qtbot.waitUntil(lambda: bool(handed), timeout=SLOW)
     assert handed == [(recorded.folder, Request.KEEP_BEST)]
     qtbot.wait(700)
     assert "Stopping…" in dock.run.stands.text()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qtpy.QtCore import Qt, QTimer
+from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QPushButton
 from safetensors.numpy import load_file
 
@@ -121,22 +121,17 @@ def test_napari_is_killed_and_the_study_goes_on(open_train, cohort, tmp_path, qt
 
 
 def press(button, qtbot):
-    """As a hand does; what a menu opens is pressed from elsewhere."""
     qtbot.waitUntil(lambda: button.isVisible() and button.isEnabled(), timeout=MINUTES)
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
 def choose(button, action, qtbot):
     """Open a button's menu, and press one of its lines."""
-
-    def press_line():
-        menu = button.menu()
-        qtbot.waitUntil(menu.isVisible, timeout=MINUTES)
-        place = menu.actionGeometry(action).center()
-        qtbot.mouseClick(menu, Qt.MouseButton.LeftButton, pos=place)
-
-    QTimer.singleShot(300, press_line)
     press(button, qtbot)
+    menu = button.menu()
+    qtbot.waitUntil(menu.isVisible, timeout=MINUTES)
+    place = menu.actionGeometry(action).center()
+    qtbot.mouseClick(menu, Qt.MouseButton.LeftButton, pos=place)
 
 
 def test_what_is_paused_is_kept_or_discarded_at_once(

@@ -123,7 +123,8 @@ class Watch:
     def _break_off(self, request: Request) -> None:
         try:
             if self.keeps_model and has_checkpoint(self.folder):
-                self.recorder.write()
+                with suppress(OSError):
+                    self.recorder.write()
                 hand_over_apart(self.folder, request)
             else:
                 obey(self.folder, self.recorder, request)
