@@ -10,7 +10,7 @@ from qtpy.QtWidgets import QComboBox, QHBoxLayout, QPushButton, QVBoxLayout, QWi
 from napari_spt.parts.encoder_dialog import BUTTON, TOOLTIP, EncoderDialog
 from napari_spt.parts.widgets import Folded, text
 from napari_spt.training.draft import StudyDraft
-from napari_spt.training.words import EFFORTS
+from napari_spt.training.words import EFFORTS, with_rounds
 from spt_core.hints import settings_of
 from spt_core.learning.details import LearningDetails
 from spt_core.learning.views import ViewSettings
@@ -86,7 +86,9 @@ class AdvancedForms(QWidget):
             layout.addSpacing(4)
             layout.addWidget(text(f"<b>{TITLES[part]}</b>"))
             for row in form:
-                native = row.native
+                native, label = row.native, with_rounds(row.label)
+                native.setToolTip(with_rounds(native.toolTip()))
+                native.setAccessibleName(with_rounds(native.accessibleName()))
                 if isinstance(native, QComboBox):
                     native.setSizeAdjustPolicy(
                         QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
@@ -95,15 +97,16 @@ class AdvancedForms(QWidget):
                 if setting.kind is bool:  # which says its own name
                     layout.addWidget(native)
                 elif setting.length:  # no room beside its name
-                    layout.addWidget(text(row.label))
+                    layout.addWidget(text(label))
                     layout.addWidget(native)
                 else:
                     line = QHBoxLayout()
                     line.setSpacing(6)
-                    line.addWidget(text(row.label), stretch=2)
+                    line.addWidget(text(label), stretch=2)
                     line.addWidget(native, stretch=3)
                     layout.addLayout(line)
                 layout.addWidget(text(_explained(SETTINGS[part][0], row.name)))
+
                 natives.append(native)
                 if (part, row.name) == ("encode", "encoder"):
                     self.all_encoders = QPushButton(BUTTON)
@@ -156,7 +159,7 @@ def _defaults(cls: type, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _explained(cls: type, name: str) -> str:
     setting = settings_of(cls)[name]
-    words = setting.hint.help[:1].upper() + setting.hint.help[1:]
+    words = with_rounds(setting.hint.help[:1].upper() + setting.hint.help[1:])
     usual = setting.default
     if usual is None:
         usual = setting.hint.automatic

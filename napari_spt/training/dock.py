@@ -222,7 +222,7 @@ class TrainDock(SideDock):
         run_in_background(
             work,
             lambda _: None,
-            lambda error: self.run.says.setText(str(error)),
+            lambda error: self.run.refuse(str(error)),
             owner=self,
         )
 

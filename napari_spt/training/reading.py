@@ -238,6 +238,9 @@ def phase_of(
     state: StudyState | None, *, held: bool, wanted: bool, served: bool, before: int
 ) -> Phase:
     at_work = state is not None and state.status in _AT_WORK
+    # Between the process that was broken off and the one that hands the model over.
+    if state and state.status == "stopping":
+        held = held or time.time() - state.when < START_SECONDS
     if held:
         return Phase(state.status) if state and at_work else Phase.STARTING
     if wanted and served:

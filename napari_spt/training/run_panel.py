@@ -43,6 +43,10 @@ GOES_ON = (
 )
 
 
+# Nobody does it, and it could go on: it can be ended as well.
+LEFT = (Phase.PAUSED, Phase.FAILED, Phase.LOST)
+
+
 class RunPanel(QWidget):
     """Shows what the watcher saw; what is wanted is a signal."""
 
@@ -53,6 +57,8 @@ class RunPanel(QWidget):
         super().__init__()
         self.last: Look | None = None
         self._request: Request | None = None
+        self._asked_at = 0.0
+        self._refusal = ""
         self.stands = text("<b>Nothing runs.</b>", "Where the study stands")
         self.stages = text("", "Parts of the study")
         self.bar = QProgressBar()
@@ -115,6 +121,10 @@ class RunPanel(QWidget):
     def ask(self, request: Request) -> None:
         """Acknowledged at once; it is in effect within seconds."""
         self._request = request
+        # What nobody does says something new once the request is heard.
+        is_left = self.last is not None and self.last.phase in LEFT
+        self._asked_at = _said_at(self.last) if is_left else 0.0
+        self._refusal = ""
         self.stands.setText(f"<b>{ASKED[request]}</b>")
         self._show_buttons(None)
         self.asked.emit(request)
@@ -134,7 +144,7 @@ class RunPanel(QWidget):
         self.question.open()
 
     def _on_go_on(self) -> None:
-        self._request = None
+        self._request, self._refusal = None, ""
         self.stands.setText("<b>Starting…</b>")
         self._show_buttons(None)
         self.go_on_asked.emit()
@@ -142,7 +152,7 @@ class RunPanel(QWidget):
     # Showing
 
     def show_none(self) -> None:
-        self.last, self._request = None, None
+        self.last, self._request, self._refusal = None, None, ""
         self.stands.setText(
             "<b>Nothing runs.</b> Choose slides under Data, then press Start."
         )
@@ -163,16 +173,13 @@ class RunPanel(QWidget):
     def show_look(self, look: Look) -> None:
         is_new = self.last is None or self.last.path != look.path
         self.last = look
-        if self._request is not None and look.phase not in (
-            Phase.RUNNING,
-            Phase.STARTING,
-            Phase.WAITING,
-        ):
-            self._request = None  # heard
+        is_heard = look.phase not in (Phase.RUNNING, Phase.STARTING, Phase.WAITING)
+        if is_heard and _said_at(look) != self._asked_at:
+            self._request = None
         phase_words = ASKED[self._request] if self._request else headline(look)
         self._set(self.stands, f"<b>{phase_words}</b>")
         self._set(self.stages, stages_words(look))
-        self._set(self.says, explained(look))
+        self._set(self.says, self._refusal or explained(look))
         state = look.state
         shows_bar = look.phase is Phase.RUNNING and state is not None
         self.bar.setVisible(shows_bar)
@@ -191,12 +198,14 @@ class RunPanel(QWidget):
             Phase.STARTING,
             Phase.WAITING,
         )
+        is_left = phase in LEFT and _said_at(self.last) > 0
         is_open = at_work or self._request is not None
-        for button in (self.pause, self.stop, self.discard):
-            button.setVisible(is_open)
-            button.setEnabled(at_work)
-        self.stop.setEnabled(phase is Phase.RUNNING)
-        self.discard.setEnabled(at_work and phase is not Phase.WAITING)
+        self.pause.setVisible(is_open)
+        self.pause.setEnabled(at_work)
+        for button in (self.stop, self.discard):
+            button.setVisible(is_open or is_left)
+        self.stop.setEnabled(is_left or phase is Phase.RUNNING)
+        self.discard.setEnabled(is_left or (at_work and phase is not Phase.WAITING))
         self.pause.setText("Leave the queue" if phase is Phase.WAITING else "Pause")
         self.go_on.setVisible(phase in GOES_ON)
         self.go_on.setText("Run again" if phase is Phase.FINISHED else "Go on")
@@ -244,8 +253,17 @@ class RunPanel(QWidget):
         if self.curves is not None:
             self.curves.use_colours(ink, ground)
 
+    def refuse(self, why: str) -> None:
+        """What was asked for could not be done."""
+        self._request, self._refusal = None, in_window(why)
+        self._set(self.says, self._refusal)
+
     @staticmethod
     def _set(label, words: str) -> None:
         if label.text() != words:
             label.setText(words)
         label.setVisible(bool(words) and words != "<b></b>")
+
+
+def _said_at(look: Look | None) -> float:
+    return look.state.when if look is not None and look.state is not None else 0.0

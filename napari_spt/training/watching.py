@@ -9,7 +9,9 @@ from qtpy.QtCore import QObject, Signal
 from napari_spt.parts.settings import settings_file
 from napari_spt.training.reading import StudyReader
 from spt_core.engine.study_queue import StudyQueue, serve_apart
+from spt_core.errors import InputError
 from spt_core.studies.study_folder import Request, StudyFolder
+from spt_core.studies.study_requests import end_unattended, hand_over_apart
 from spt_core.studies.study_settings import StudySettings
 
 LOOK_SECONDS = 0.5
@@ -78,7 +80,11 @@ def go_on(folder: StudyFolder, queue: StudyQueue) -> None:
 
 
 def ask_study(folder: StudyFolder, request: Request, queue: StudyQueue) -> None:
-    """Ask until it is heard: one that is just starting hears nothing yet."""
+    """Ask until it is heard: one that is just starting hears nothing yet.
+
+    What nobody does is stopped or discarded at once.
+    """
+    is_wanted = any(Path(one.path) == folder.path for one in queue.waiting())
     queue.leave(folder.path)
     asked, until = time.time(), time.monotonic() + _ASK_SECONDS
     while time.monotonic() < until:
@@ -89,11 +95,29 @@ def ask_study(folder: StudyFolder, request: Request, queue: StudyQueue) -> None:
                 return
             if folder.request() is None:
                 folder.ask(request)
-        elif not queue.is_served() or _is_over(folder):
+        elif _is_over(folder, asked):
+            return
+        elif is_wanted and queue.is_served() and not _is_over(folder):
+            pass  # it is just starting
+        elif request is Request.PAUSE or _is_ended(folder, request):
             return
         time.sleep(0.2)
 
 
-def _is_over(folder: StudyFolder) -> bool:
+def _is_ended(folder: StudyFolder, request: Request) -> bool:
+    """End what nobody does; False where somebody has begun to."""
+    try:
+        if end_unattended(folder, request):
+            hand_over_apart(folder, request)
+    except InputError:
+        if folder.is_held():
+            return False
+        raise
+    return True
+
+
+def _is_over(folder: StudyFolder, since: float = 0.0) -> bool:
     state = folder.state()
-    return state is not None and state.status in ("paused", "stopped", "discarded")
+    if state is None or state.when < since:
+        return False
+    return state.status in ("paused", "stopped", "discarded", "finished")

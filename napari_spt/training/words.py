@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spt_core.studies.study_finding import Finding, Rank
@@ -100,6 +101,12 @@ LOST = (
     "switched off. Nothing is lost; “Go on” takes it up where it was."
 )
 
+# One word for them in the whole window, Advanced too.
+_ROUNDS = (
+    (r"\bfolds\b", "rounds"),
+    (r"\bfold\b", "round"),
+    (r"\bFolds\b", "Rounds"),
+)
 # The core speaks of commands, and in the words of the trade.
 _PLAIN = (
     (r"--ignore-split", "“Ignore split” in Advanced"),
@@ -108,12 +115,10 @@ _PLAIN = (
     (r"--workers\b", "“Workers” in Advanced"),
     (r"--slide-mpp(?: UM)?", "“Slide pixel size” in Advanced"),
     (r"--([a-z]+(?:-[a-z]+)*)", r"“\1” in Advanced"),
-    (r"\ba fold\b", "a round"),
-    (r"\bfolds\b", "rounds"),
+    *_ROUNDS,
     (r"\bEncoding (?=runs|is)", "Reading slides "),
     (r"\bencoded\b", "read"),
     (r"\bA GPU\b", "A graphics card"),
-    (r"\bfold\b", "round"),
     (r"\bpatch encoder\b", "reader of patches"),
     (r"\bencoder\b", "reader of patches"),
     (r"\bwhole epochs\b", "whole passes over the slides"),
@@ -125,7 +130,16 @@ _PLAIN = (
 
 def plain(sentence: str) -> str:
     """A sentence of the core for a window."""
-    for found, words in _PLAIN:
+    return _replaced(sentence, _PLAIN)
+
+
+def with_rounds(sentence: str) -> str:
+    """A sentence for Advanced, which keeps the other words of the trade."""
+    return _replaced(sentence, _ROUNDS)
+
+
+def _replaced(sentence: str, pairs: Iterable[tuple[str, str]]) -> str:
+    for found, words in pairs:
         sentence = re.sub(found, words, sentence)
     return sentence
 

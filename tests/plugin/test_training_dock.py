@@ -251,6 +251,9 @@ def test_every_parameter_is_in_advanced_with_its_default(open_train):
                 assert forms[part][name].value == setting.default, name
     shown = " ".join(words_of(dock.goal.advanced) + words_of(dock.views.advanced))
     assert "Temperature of SimCLR" in shown
+    # What is asked in its turn is called a round in the whole window.
+    assert "Rounds" in shown
+    assert not re.search(r"\bfolds?\b", shown, re.IGNORECASE)
     assert "Usually: 0.07" in shown
     assert "Usually: 10, 10, 1" in shown
     # What is changed there is asked of the study, and remembered.
@@ -401,6 +404,41 @@ def test_stop_and_keep_is_asked_for(open_train, recorded, qtbot):
     assert dock.run.go_on.isVisibleTo(dock.run)
 
 
+@pytest.mark.parametrize("left_as", ["paused", "failed", "running"])
+def test_what_nobody_does_can_be_stopped_or_discarded(
+    open_train, recorded, qtbot, monkeypatch, left_as
+):
+    handed = []
+    monkeypatch.setattr(
+        watching, "hand_over_apart", lambda *asked: handed.append(asked)
+    )
+    run = recorded.folder.run(1)
+    (run / "model").mkdir(parents=True)
+    (run / "run.json").write_text('{"status": "begun"}')
+    (run / "model/checkpoint.pt").write_bytes(b"")
+    recorded.say(left_as)
+    _, dock = open_train()
+    dock.open_study(str(recorded.folder.path))
+    qtbot.waitUntil(lambda: dock.run.stop.isEnabled(), timeout=SLOW)
+    assert dock.run.go_on.isVisibleTo(dock.run)
+    assert not dock.run.pause.isVisibleTo(dock.run)
+    dock.run.keep_best.trigger()
+    assert "Stopping…" in dock.run.stands.text()
+    qtbot.waitUntil(lambda: bool(handed), timeout=SLOW)
+    assert handed == [(recorded.folder, Request.KEEP_BEST)]
+    qtbot.wait(700)
+    assert "Stopping…" in dock.run.stands.text()
+    assert recorded.folder.state().status == "stopping"
+    # That came to nothing: it can still be discarded.
+    recorded.say("failed", message="Its slides are gone.")
+    qtbot.waitUntil(lambda: dock.run.discard.isEnabled(), timeout=SLOW)
+    assert "Its slides are gone." in dock.run.says.text()
+    dock.run.ask(Request.DISCARD)
+    qtbot.waitUntil(lambda: "was discarded" in dock.run.stands.text(), timeout=SLOW)
+    assert not run.exists()
+    assert not dock.run.stop.isVisibleTo(dock.run)
+
+
 def test_another_study_waits_and_leaves_the_queue(
     open_train, cohort, recorded, tmp_path, qtbot, monkeypatch
 ):
@@ -483,6 +521,7 @@ def test_found_again_and_what_became_of_it(open_train, recorded, qtbot):
         ("pausing", True, False, True, 0, Phase.PAUSING),
         ("running", False, False, False, 0, Phase.LOST),
         ("running", False, True, False, 0, Phase.LOST),
+        ("stopping", False, False, False, 0, Phase.STOPPING),
         ("failed", False, False, False, 0, Phase.FAILED),
         ("finished", False, False, True, 0, Phase.FINISHED),
     ],

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QPushButton
 from safetensors.numpy import load_file
 
 from napari_spt.training.reading import Phase
@@ -114,6 +116,67 @@ def test_napari_is_killed_and_the_study_goes_on(open_train, cohort, tmp_path, qt
     assert dock.tabs.current == "Result"
     same_model(folder, undisturbed(cohort, tmp_path / "whole"))
     # Nobody is left.
+    qtbot.waitUntil(lambda: not dock.queue.is_served(), timeout=MINUTES)
+    assert not folder.is_held()
+
+
+def press(button, qtbot):
+    qtbot.waitUntil(lambda: button.isVisible() and button.isEnabled(), timeout=MINUTES)
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+def choose(button, action, qtbot):
+    """Open a button's menu, and press one of its lines."""
+    press(button, qtbot)
+    menu = button.menu()
+    qtbot.waitUntil(menu.isVisible, timeout=MINUTES)
+    place = menu.actionGeometry(action).center()
+    qtbot.mouseClick(menu, Qt.MouseButton.LeftButton, pos=place)
+
+
+def test_what_is_paused_is_kept_or_discarded_at_once(
+    open_train,  # noqa: F811
+    cohort,
+    tmp_path,
+    qtbot,
+):
+    _, dock = open_train(show=True)
+    folder = StudyFolder(tmp_path / "study")
+    begin(dock, cohort, folder.path, qtbot)
+    qtbot.waitUntil(lambda: dock.run.last.state.stage == "train", timeout=2 * MINUTES)
+    press(dock.run.pause, qtbot)
+    ends(dock, qtbot, Phase.PAUSED)
+    run = folder.run(1)
+    assert (run / "model/checkpoint.pt").exists()
+    learned = [one for one in folder.read_events()[0] if one["event"] == "epoch"]
+    choose(dock.run.stop, dock.run.keep_last, qtbot)
+    assert "Stopping…" in dock.run.stands.text()
+    qtbot.wait(1200)  # still, while the process that does it begins
+    assert "Stopping…" in dock.run.stands.text()
+    ends(dock, qtbot, Phase.STOPPED)
+    assert dock.tabs.current == "Result"
+    assert folder.model.read_bytes() == (run / "model/last.safetensors").read_bytes()
+    after = [one for one in folder.read_events()[0] if one["event"] == "epoch"]
+    assert after == learned  # no step was taken for it
+    # It goes on, is paused again, and is removed.
+    dock.tabs.choose("Run")
+    press(dock.run.go_on, qtbot)
+    qtbot.waitUntil(lambda: dock.run.last.phase is Phase.RUNNING, timeout=2 * MINUTES)
+    press(dock.run.pause, qtbot)
+    ends(dock, qtbot, Phase.PAUSED)
+    press(dock.run.discard, qtbot)
+    (sure,) = (
+        one
+        for one in dock.run.question.findChildren(QPushButton)
+        if one.text() == "Discard"
+    )
+    press(sure, qtbot)
+    began = time.monotonic()
+    qtbot.waitUntil(lambda: dock.run.last.phase is Phase.DISCARDED, timeout=MINUTES)
+    assert time.monotonic() - began < 3
+    assert "Run 1 was removed" in dock.run.says.text()
+    assert not run.exists()
+    assert not dock.run.discard.isVisible()
     qtbot.waitUntil(lambda: not dock.queue.is_served(), timeout=MINUTES)
     assert not folder.is_held()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from spt_core.commands.console import Console
 from spt_core.commands.options import add_options, settings_from
 from spt_core.commands.train import absolute
-from spt_core.engine.priority import sleep_while_waiting
+from spt_core.engine.priority import lower_priority, sleep_while_waiting
 from spt_core.errors import InputError
 from spt_core.hints import settings_of
 from spt_core.learning.details import LearningDetails
@@ -19,6 +19,8 @@ from spt_core.notice import NOT_FOR_DIAGNOSIS
 from spt_core.patches.settings import EncodeSettings
 from spt_core.studies.study_finding import Finding, stops
 from spt_core.studies.study_folder import Request, StudyFolder
+from spt_core.studies.study_requests import end_unattended
+from spt_core.studies.study_result import StudyResult
 from spt_core.studies.study_settings import Goal, StudySettings
 
 # A step that lasts longer after a request is broken off, and done again later.
@@ -41,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --check: encode a few patches to say how long it will "
         "take")  # fmt: skip
     add("--request", choices=[one.value for one in Request],
-        help="ask the study that runs in OUT, and return")  # fmt: skip
+        help="ask the study that runs in OUT, and return; one that nobody runs is "
+        "stopped or discarded by this command")  # fmt: skip
 
     group = parser.add_argument_group("encoding")
     add_options(group, EncodeSettings, "encoder", "weights", "target_mpp")
@@ -82,10 +85,14 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     command = shlex.join(["spt", *sys.argv[1:]])
     events = study(settings, command=command, hard_after=HARD_SECONDS)
-    result = console.follow(events)
+    return _tell(console.follow(events), console)
+
+
+def _tell(result: StudyResult, console: Console) -> int:
     console.say("\n".join(result.says))
     if result.status in ("paused", "discarded") or result.model is None:
-        console.say(f"The study is {result.status}; 'spt study {args.out}' goes on.")
+        out = result.folder
+        console.say(f"The study is {result.status}; 'spt study {out}' goes on.")
     else:
         console.say(f"Written: {result.model} and {result.report}")
     console.record(
@@ -130,19 +137,32 @@ def study_settings(args: argparse.Namespace, folder: StudyFolder) -> StudySettin
 
 def _ask(folder: StudyFolder, request: str, console: Console) -> int:
     if not folder.is_held():
-        raise InputError(f"No study runs in {folder.path}.")
+        return _end_unattended(folder, Request(request), console)
     folder.ask(request)
     console.say(f"Asked: {request}.")
     console.record({"event": "asked", "request": request})
     return 0
 
 
+def _end_unattended(folder: StudyFolder, request: Request, console: Console) -> int:
+    is_to_keep = end_unattended(folder, request)
+    if not is_to_keep:
+        state = folder.state()
+        status, said = (state.status, state.message) if state else ("", "")
+        result = StudyResult(folder.path, status, (said,) if said else ())
+        return _tell(result, console)
+    sleep_while_waiting()
+    lower_priority()  # a window may be open beside it
+    with folder.held():  # so that it is seen at work while torch is loaded
+        from spt_core.studies.study import study
+    settings = replace(StudySettings.read(folder.settings), out=str(folder.path))
+    return _tell(console.follow(study(settings, keep=request)), console)
+
+
 def _check(settings: StudySettings, console: Console, *, measure: bool) -> int:
     from spt_core.studies.study_check import check_study
 
     if measure:
-        from spt_core.engine.priority import lower_priority
-
         # A window may be open beside it; and so does a study that a window begins.
         lower_priority()
     found = check_study(settings)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from spt_core.studies.cell_runners import Beat, CellEvent
-from spt_core.studies.study_folder import Stage, Status, StudyFolder
+from spt_core.studies.study_folder import Request, Stage, Status, StudyFolder
 from spt_core.studies.study_recorder import Recorder
-from spt_core.studies.study_requests import DONE, Watch, obey
+from spt_core.studies.study_requests import DONE, Watch, has_checkpoint, obey
 from spt_core.studies.study_result import StudyResult
 from spt_core.studies.study_settings import Goal, StudySettings
 from spt_core.studies.study_stages import Work
@@ -23,7 +23,11 @@ Events = Generator[Any, None, StudyResult]
 
 
 def study(
-    settings: StudySettings, *, command: str = "", hard_after: float | None = None
+    settings: StudySettings,
+    *,
+    command: str = "",
+    hard_after: float | None = None,
+    keep: Request | None = None,
 ) -> Events:
     """Do a study, or go on with it.
 
@@ -34,17 +38,28 @@ def study(
     hard_after
         Seconds after a request in which a long step may end by itself; then the
         process ends. For processes that do nothing else.
+    keep
+        Take no step: hand over the best or the last model of a run that was begun, as
+        its last checkpoint has it.
     """
     folder = StudyFolder(Path(settings.out))
     with folder.held():
         folder.begin(settings)
         recorder = Recorder(folder, stages_of(settings))
         recorder.may_speak = settings.labels is None
-        with Watch(folder, recorder, hard_after) as watch:
-            work = Work(settings, folder, recorder, watch, command).events()
+        watch = Watch(folder, recorder, hard_after)
+        if keep is not None:
+            watch.hand_over(keep)
+        with watch:
+            work = Work(settings, folder, recorder, watch, command)
             try:
-                with closing(work):
-                    result = yield from _recorded(work, recorder, watch)
+                with closing(work.events()) as events:
+                    result = yield from _recorded(events, recorder, watch)
+                # Begun earlier, and not come to yet.
+                if result is None and watch.keeps_model and has_checkpoint(folder):
+                    watch.hand_over()
+                    with closing(work.events()) as events:
+                        result = yield from _recorded(events, recorder, watch)
             except (GeneratorExit, KeyboardInterrupt):
                 recorder.end(Status.PAUSED)
                 raise

@@ -61,7 +61,7 @@ class Status(StrEnum):
 
 
 class Request(StrEnum):
-    """What a study can be asked while it runs."""
+    """What a study can be asked; all but a pause also where nobody does it."""
 
     PAUSE = "pause"
     KEEP_BEST = "stop-keep-best"
@@ -146,6 +146,12 @@ class StudyFolder:
 
     def run(self, number: int) -> Path:
         return self.runs / str(number)
+
+    def run_numbers(self) -> list[int]:
+        """Of the runs that are there, the latest first."""
+        there = self.runs.iterdir() if self.runs.is_dir() else ()
+        names = [path.name for path in there]
+        return sorted((int(name) for name in names if name.isdigit()), reverse=True)
 
     def features_of(self, settings: StudySettings) -> Path:
         """The folder that is learned from: features alone are taken where they are."""

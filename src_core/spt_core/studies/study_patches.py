@@ -50,16 +50,16 @@ class PatchRun:
             temporary.write_text(json.dumps(plain, indent=1), encoding="utf-8")
 
 
-def choose_patch_run(folder: StudyFolder, settings: StudySettings) -> PatchRun:
-    """Go on with the latest run where it is the same, or begin another."""
+def choose_patch_run(
+    folder: StudyFolder, settings: StudySettings, *, begins: bool = True
+) -> PatchRun:
+    """Go on with the latest run where it is the same, or begin another.
+
+    Without ``begins`` another is refused.
+    """
     there = find_slides([Path(str(settings.slides))])
     wanted = tuple(str(path.absolute()) for path in there)
-    numbers = (
-        [int(path.name) for path in folder.runs.iterdir() if path.name.isdigit()]
-        if folder.runs.is_dir()
-        else []
-    )
-    latest = max(numbers, default=0)
+    latest = max(folder.run_numbers(), default=0)
     notes = []
     if latest and (folder.run(latest) / PATCHES_FILE).exists():
         recipe, begun, status = _read(folder.run(latest) / PATCHES_FILE)
@@ -78,6 +78,11 @@ def choose_patch_run(folder: StudyFolder, settings: StudySettings) -> PatchRun:
                 f"Run {latest} was not finished and is left as it is: "
                 f"{why or 'the settings are others'}."
             )
+    if not begins:
+        raise InputError(
+            f"The encoder of run {latest} cannot be handed over: its slides or the "
+            "settings are others. Put them back as they were, or discard the run."
+        )
     run = PatchRun(folder.run(latest + 1), wanted, notes=tuple(notes))
     run.write(settings, "begun")
     return run

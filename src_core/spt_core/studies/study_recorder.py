@@ -40,6 +40,15 @@ class Recorder:
         self.lock = threading.Lock()
         _end_cut_line(folder)
 
+    @classmethod
+    def again(cls, folder: StudyFolder, state: StudyState) -> "Recorder":
+        """Of a study that is as it was left."""
+        recorder = cls(folder, map(Stage, state.stages))
+        recorder.stage, recorder.run = state.stage, state.run
+        recorder.done, recorder.total = state.done, state.total
+        recorder.began = state.began
+        return recorder
+
     def hide(self, names: Iterable[str]) -> None:
         """Patients whose names are written nowhere."""
         words = sorted({n for n in names if len(n) >= _LEAST_NAME}, key=len)

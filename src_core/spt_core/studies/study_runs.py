@@ -96,17 +96,27 @@ def choose_run(folder: StudyFolder, cohort: Cohort, recipe: str) -> ChosenRun:
     return ChosenRun(run, path, cohort, tuple(notes))
 
 
+def begun_run(folder: StudyFolder, cohort: Cohort, recipe: str) -> ChosenRun:
+    """The run that was begun, as it was begun."""
+    run = latest_run(folder)
+    if run is None or run.status == "finished":
+        raise InputError(f"No run in {folder.path} is unfinished.")
+    path = folder.run(run.number)
+    begun = _part(cohort, _listed(path / SLIDES_FILE))
+    changed = _changed(folder, run, begun, recipe)
+    if changed:
+        raise InputError(
+            f"The model of run {run.number} cannot be handed over: {changed}. Put "
+            "them back as they were, or discard the run."
+        )
+    return ChosenRun(run, path, begun)
+
+
 def latest_run(folder: StudyFolder) -> StudyRun | None:
-    if not folder.runs.is_dir():
+    paths = [folder.run(number) / "run.json" for number in folder.run_numbers()]
+    path = next((path for path in paths if path.exists()), None)
+    if path is None:
         return None
-    numbers = [
-        int(path.name)
-        for path in folder.runs.iterdir()
-        if path.name.isdigit() and (path / "run.json").exists()
-    ]
-    if not numbers:
-        return None
-    path = folder.run(max(numbers)) / "run.json"
     try:
         return StudyRun(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:

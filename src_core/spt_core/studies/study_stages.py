@@ -42,6 +42,7 @@ from spt_core.studies.study_requests import Watch
 from spt_core.studies.study_result import StudyResult
 from spt_core.studies.study_runs import (
     ChosenRun,
+    begun_run,
     choose_run,
     end_run,
     refuse_changed,
@@ -49,8 +50,10 @@ from spt_core.studies.study_runs import (
 from spt_core.studies.study_settings import COMPARED, Goal, StudySettings
 from spt_core.studies.study_words import comparisons, result_sentences, write_result
 from spt_core.tokens import Labels
+from spt_core.training.run_folder import RunFolder
 
 Events = Generator[Any, None, Any]
+BEFORE = "before"  # the training without labels
 
 
 class Work:
@@ -69,7 +72,10 @@ class Work:
         self.features = folder.features_of(settings)
 
     def events(self) -> Generator[Any, None, StudyResult]:
-        labels = yield from self._check()
+        labels = self._labels()
+        if self.watch.hands_over:
+            return (yield from self._end_begun(labels))
+        yield from self._check()
         if self.settings.aim is Goal.PATCHES:
             return (yield from self._patches())
         yield from self._encode(labels)
@@ -88,13 +94,27 @@ class Work:
             start = yield from self._pretrain(run, chosen.before)
         return (yield from self._hand_over(run, found, chosen, start))
 
+    def _end_begun(self, labels: Labels | None) -> Generator[Any, None, StudyResult]:
+        """Hand over what a run that was broken off has come to, without a step."""
+        if self.settings.aim is Goal.PATCHES:
+            return (yield from self._patches())
+        cohort = open_cohort(self.features, labels)
+        run = begun_run(self.folder, cohort, self._recipe())
+        self.recorder.run = run.run.number
+        start = None
+        if self.settings.aim is Goal.BOTH:
+            start = RunFolder(run.path / BEFORE).last
+        bench = self._bench(run, start if self.settings.pretrain_once else None)
+        found = yield from self._evaluate(bench)
+        chosen = chosen_steps(self.settings, bench)
+        return (yield from self._hand_over(run, found, chosen, start))
+
     # check
 
-    def _check(self) -> Generator[Any, None, Labels | None]:
-        self.recorder.enter(Stage.CHECK)
+    def _labels(self) -> Labels | None:
+        """What is wrong with them is a finding; names are known where nothing is."""
         labels = None
         if self.settings.labels:
-            # What is wrong with them is a finding; names are known where nothing is.
             try:
                 labels = read_study_labels(self.settings)
             except (InputError, OSError):
@@ -102,6 +122,10 @@ class Work:
             else:
                 rows = labels.by_slide.values()
                 self.recorder.hide(row.patient for row in rows if row.patient)
+        return labels
+
+    def _check(self) -> Events:
+        self.recorder.enter(Stage.CHECK)
         yield Note("Looking at slides and labels.")
         found = check_study(self.settings, look=False)
         if wrong := stops(found):
@@ -109,7 +133,6 @@ class Work:
         for one in found:
             if one.rank is Rank.DOUBTFUL:
                 yield Note(str(one))
-        return labels
 
     # encode
 
@@ -180,9 +203,7 @@ class Work:
 
     # evaluate in folds
 
-    def _benchmark(
-        self, run: ChosenRun, start: TrainResult | None
-    ) -> BenchmarkSettings:
+    def _benchmark(self, run: ChosenRun, start: Path | None) -> BenchmarkSettings:
         settings = self.settings
         return BenchmarkSettings(
             features=(f"features={self.features.absolute()}",),
@@ -205,14 +226,14 @@ class Work:
             standardise=settings.standardise,
             site_batches=settings.site_batches,
             pretrain_steps=settings.pretrain_steps,
-            init=str(start.last) if start else settings.init,
+            init=str(start) if start else settings.init,
             only=str(run.slide_list),
             device=settings.device,
             workers=settings.workers,
             title=settings.title or "Study",
         )
 
-    def _bench(self, run: ChosenRun, start: TrainResult | None) -> Bench | None:
+    def _bench(self, run: ChosenRun, start: Path | None) -> Bench | None:
         """Opened once: what is changed on disk afterwards is not mixed in."""
         if not self.settings.evaluates:
             return None
@@ -230,32 +251,34 @@ class Work:
 
     def _pretrain(
         self, run: ChosenRun, steps: int | None
-    ) -> Generator[Any, None, TrainResult]:
+    ) -> Generator[Any, None, Path]:
         self.recorder.enter(Stage.PRETRAIN)
         settings = pretrain_settings(
-            self.settings, self.features, run.path / "before", steps, run.cohort
+            self.settings, self.features, run.path / BEFORE, steps, run.cohort
         )
         part = learned_from(run.cohort, with_labels=False)
-        return (yield from trained(self.folder, settings, part, lambda: False))
+        result = yield from trained(self.folder, settings, part, lambda: False)
+        return result.last
 
     def _hand_over(
         self,
         run: ChosenRun,
         found: Benchmark | None,
         chosen: ChosenSteps,
-        start: TrainResult | None,
+        start: Path | None,
     ) -> Generator[Any, None, StudyResult]:
         self.recorder.enter(Stage.TRAIN)
         settings = train_settings(
             self.settings, self.features, run.path / "model", chosen.steps, run.cohort
         )
         if start is not None:
-            settings = replace(settings, init=str(start.last))
+            settings = replace(settings, init=str(start))
         part = learned_from(run.cohort, with_labels=self.settings.aim.needs_labels)
         self.watch.has_model = True
         result: TrainResult = yield from trained(
-            self.folder, settings, part, lambda: self.watch.keeps_model
+            self.folder, settings, part, self.watch.ends_training
         )
+        self.watch.hand_over()
         # Without a request the last: nothing that was held out could choose.
         best = self.watch.request is Request.KEEP_BEST
         kept = ("best" if best else "last") if self.watch.keeps_model else ""
@@ -283,7 +306,9 @@ class Work:
         )
 
     def _patches(self) -> Generator[Any, None, StudyResult]:
-        run = choose_patch_run(self.folder, self.settings)
+        run = choose_patch_run(
+            self.folder, self.settings, begins=not self.watch.hands_over
+        )
         self.recorder.run = run.number
         if run.status == "finished":
             return self._as_it_is(run.number, self.folder.encoder)
@@ -293,9 +318,10 @@ class Work:
 
         def after_step() -> bool:  # reading the patches before it may take minutes
             self.watch.has_model = True
-            return self.watch.keeps_model
+            return self.watch.ends_training()
 
         steps = yield from train_encoder(self.settings, self.folder, run, after_step)
+        self.watch.hand_over()
         # There is no best one: nothing that is held out could choose.
         is_early = self.watch.keeps_model
         copied(run.encoder, self.folder.encoder)

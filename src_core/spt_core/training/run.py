@@ -92,7 +92,8 @@ class TrainingRun:
         self.validation: Validation | None = None
         self.consistent = True  # the weights are those after self.step steps
         self.skipped = 0
-        # Whether to take no further step, and end as if the last one was taken.
+        # Whether to take no further step, and end as if the last one was taken; asked
+        # after each step, and before the first of a run that is taken up again.
         self.end_early: Callable[[], bool] = lambda: False
 
     # the loop
@@ -100,6 +101,8 @@ class TrainingRun:
     def events(self) -> Events:
         """Take all steps that are left."""
         per_epoch = self.plan.steps_per_epoch
+        if self.step and self.end_early():
+            return  # taken up again for what it has come to
         self._look_before()
         started, at_start, state_written = time.monotonic(), self.step, 0.0
         if self.ended < self.step // per_epoch:  # stopped just before its end

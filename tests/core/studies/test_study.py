@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from spt_core.cli import main
@@ -37,15 +38,17 @@ from spt_core.studies.study_folds import kept_divisions, read_folds
 from spt_core.studies.study_measure import measure_study
 from spt_core.studies.study_model import pretrain_settings, train_settings
 from spt_core.studies.study_recorder import Recorder
-from spt_core.studies.study_runs import choose_run, end_run
+from spt_core.studies.study_runs import choose_run, end_run, latest_run
 from spt_core.studies.study_settings import Goal, StudySettings
 from spt_core.studies.study_training_time import CohortSize, trainings
 from spt_core.tokens import read_labels, write_tokens
+from spt_core.training.run_folder import RunFolder
 from tests.core.studies.benchmarks import quick_settings, write_benchmark_cohort
 from tests.core.studies.study_cohorts import (
     painted_slides,
     study_of,
     until,
+    wait_for,
     without_labels,
 )
 from tests.made_tokens import grid_tokens
@@ -367,6 +370,80 @@ def test_discard(cohort, tmp_path):
     assert result.status == "discarded"
     assert not folder.run(1).exists()
     assert not folder.model.exists()
+
+
+@pytest.mark.parametrize("left_as", ["paused", "running"])
+@pytest.mark.parametrize("kept", ["best", "last"])
+def test_left_it_is_stopped_and_kept_by_command(cohort, tmp_path, kept, left_as):
+    """Paused or killed: no step is taken, the last checkpoint is what is kept."""
+    _, folder, _ = asked(cohort, tmp_path, Request.PAUSE)
+    folder.write_state(replace(folder.state(), status=left_as))
+    run = RunFolder(folder.run(1) / "model")
+    saved = torch.load(run.checkpoint, weights_only=True)
+    at, weights = saved["step"], saved["encoder"]
+    if kept == "best" and 0 < saved["best"][1] < at:
+        at, best = saved["best"][1], load_file(run.best)
+        weights = {name: torch.from_numpy(best[f"encoder.{name}"]) for name in weights}
+    assert main(["study", str(tmp_path), "--request", f"stop-keep-{kept}"]) == 0
+    assert folder.state().status == "stopped"
+    assert f"took {saved['step']} steps" in (folder.report / "RESULT.md").read_text()
+    assert read_model_card(folder.model).metrics.step == at
+    ours = load_file(folder.model)
+    for name, weight in weights.items():
+        np.testing.assert_array_equal(ours[f"encoder.{name}"], weight.numpy())
+
+
+def test_left_it_is_discarded_by_command(cohort, tmp_path, capsys):
+    _, folder, _ = asked(cohort, tmp_path, Request.PAUSE)
+    assert main(["study", str(tmp_path), "--request", "pause"]) == 1
+    assert "No study runs" in capsys.readouterr().err
+    assert main(["study", str(tmp_path), "--request", "discard"]) == 0
+    assert "Run 1 was removed" in capsys.readouterr().out
+    assert folder.state().status == "discarded"
+    assert not folder.run(1).exists()
+
+
+def test_left_before_its_model_there_is_none_to_keep(cohort, tmp_path, capsys):
+    folder = StudyFolder(tmp_path)
+    events = study(without_labels(cohort, tmp_path))
+    next(events)
+    events.close()
+    assert main(["study", str(tmp_path), "--request", "stop-keep-last"]) == 0
+    assert "no model to keep yet" in capsys.readouterr().out
+    assert folder.state().status == "stopped"
+
+
+def test_what_is_finished_is_not_discarded(done, capsys):
+    _, folder = done
+    assert main(["study", str(folder.path), "--request", "discard"]) == 1
+    assert "is finished" in capsys.readouterr().err
+    assert folder.state().status == "finished"
+
+
+def test_left_with_other_slides_nothing_is_handed_over(cohort, tmp_path, capsys):
+    """What it learned from cannot be told any more; discarding it still can be."""
+    mine = shutil.copytree(cohort, tmp_path / "cohort")
+    _, folder, _ = asked(mine, tmp_path / "out", Request.PAUSE)
+    sorted((mine / "features").glob("*.h5"))[0].unlink()
+    out = str(folder.path)
+    assert main(["study", out, "--request", "stop-keep-last"]) == 1
+    assert "slides of before are gone: 1" in capsys.readouterr().err
+    assert folder.state().status == "failed"
+    assert latest_run(folder).status == "begun"
+    assert main(["study", out, "--request", "discard"]) == 0
+
+
+def test_stopped_before_it_comes_to_its_model_again(cohort, tmp_path):
+    """A study that goes on hands over what it had, from whatever stage."""
+    _, folder, _ = asked(cohort, tmp_path, Request.PAUSE)
+    events = study(without_labels(cohort, tmp_path, steps=4000))
+    next(events)
+    assert folder.state().stage == "check"
+    folder.ask(Request.KEEP_LAST)
+    wait_for(lambda: folder.state().request)
+    saved = torch.load(folder.run(1) / "model/checkpoint.pt", weights_only=True)
+    assert finish(events).status == "stopped"
+    assert read_model_card(folder.model).metrics.step == saved["step"]
 
 
 def test_a_step_that_does_not_end_is_broken_off(tmp_path):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from spt_core.events import Progress, finish
@@ -15,6 +16,7 @@ from spt_core.studies.benchmark_settings import BenchmarkSettings
 from spt_core.studies.study import study
 from spt_core.studies.study_folder import Request, StudyFolder
 from spt_core.studies.study_patches import choose_patch_run
+from spt_core.studies.study_settings import StudySettings
 from tests.core.studies.benchmarks import write_benchmark_cohort
 from tests.core.studies.study_cohorts import (
     of_slides,
@@ -114,6 +116,24 @@ def test_what_was_stopped_goes_on_to_its_end(cohort, tmp_path):
         np.testing.assert_array_equal(ours[name], theirs[name])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("once", [False, True])
+def test_what_is_left_is_handed_over_with_its_table(cohort, tmp_path, once):
+    """The scores are those of the folds, as of a study that was never left."""
+    folder = StudyFolder(tmp_path / "study")
+    settings = study_of(cohort, folder.path, "both", pretrain_once=once, steps=4)
+    events = study(settings)
+    until(events, "train", folder)
+    events.close()
+    saved = torch.load(folder.run(1) / "model/checkpoint.pt", weights_only=True)
+    result = finish(study(settings, keep=Request.KEEP_LAST))
+    assert (result.status, result.run) == ("stopped", 1)
+    assert read_model_card(folder.model).metrics.step == saved["step"]
+    whole = finish(study(replace(settings, out=str(tmp_path / "whole"))))
+    ours, theirs = (one / "predictions.csv" for one in (folder.report, whole.report))
+    assert ours.read_text() == theirs.read_text()
+
+
 # patch encoders
 
 
@@ -161,6 +181,16 @@ def test_patch_training_is_stopped_and_its_encoder_kept(slides, tmp_path):
     assert (result.status, result.model) == ("stopped", folder.encoder)
     assert "It was stopped on request." in result.says[1]
     assert read_encoder_card(folder.encoder).training.slides == 2
+
+
+@pytest.mark.slow
+def test_patch_training_that_is_left_is_kept(slides, tmp_path):
+    events, folder = begun_patches(slides, tmp_path / "out")
+    events.close()
+    saved = torch.load(folder.run(1) / "patches/checkpoint.pt", weights_only=True)
+    result = finish(study(StudySettings.read(folder.settings), keep=Request.KEEP_LAST))
+    assert (result.status, result.model) == ("stopped", folder.encoder)
+    assert f"It took {saved['step']} steps. It was stopped" in result.says[1]
 
 
 @pytest.mark.slow

@@ -4,18 +4,25 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from spt_core.engine.study_queue import StudyQueue, serve_apart
 from spt_core.errors import InputError
 from spt_core.events import Note, finish
+from spt_core.learning.model_card import read_model_card
 from spt_core.patches.job import NotWrittenError
 from spt_core.patches.settings import SlideResult
 from spt_core.studies import study_stages
 from spt_core.studies.study import study
 from spt_core.studies.study_folder import Request, StudyFolder
+from spt_core.studies.study_requests import EXIT_CODE
+from spt_core.studies.study_runs import latest_run
+from spt_core.training.run_folder import RunFolder
 from tests.core.studies.benchmarks import write_benchmark_cohort
 from tests.core.studies.study_cohorts import of_slides, study_of, wait_for
 from tests.processes import is_running, kill
@@ -127,6 +134,101 @@ def test_asked_it_ends_in_three_seconds(busy, queue, request_):
         assert not (folder.run(run) / "run.json").exists()
     # Half a second is for the poll and for a machine that does other things too.
     assert took < IN_EFFECT + 0.5
+
+
+# A study whose steps do not end after the fifth, or from the first on; each step before
+# leaves a checkpoint.
+ENDLESS = """
+import sys, time
+from pathlib import Path
+from spt_core.events import finish
+from spt_core.studies.study import study
+from spt_core.studies.study_settings import StudySettings
+from spt_core.training.checkpoint_clock import CheckpointClock
+from spt_core.training.run import TrainingRun
+
+CheckpointClock.due = lambda self, step: True
+quick = TrainingRun._set_gradients
+
+def endless(run, batch):
+    if run.step == int(sys.argv[2]):
+        (Path(sys.argv[1]) / "endless").touch()
+        time.sleep(100)
+    quick(run, batch)
+
+TrainingRun._set_gradients = endless
+if __name__ == "__main__":
+    settings = StudySettings.read(Path(sys.argv[1]) / "study.yaml")
+    finish(study(settings, hard_after=0.5))
+"""
+
+
+def in_a_step_that_does_not_end(cohort, out, step):
+    """The folder of a study, and the process that is in the step."""
+    folder = StudyFolder(out)
+    folder.begin(study_of(cohort, out, "pretrain", labels=None, steps=20))
+    process = subprocess.Popen([sys.executable, "-c", ENDLESS, str(out), str(step)])
+    wait_for((out / "endless").exists, 120)
+    return folder, process
+
+
+def broken_off(folder, process, request_):
+    """Ask, and wait until the process is gone and what it leaves to do is done."""
+    began = time.monotonic()
+    folder.ask(request_)
+    wait_for(lambda: folder.state().status == "stopping", HEARD)
+    assert process.wait(20) == EXIT_CODE
+    assert time.monotonic() - began < IN_EFFECT
+    wait_for(lambda: folder.state().status != "stopping", 60)
+    wait_for(lambda: not folder.is_held(), 20)
+    assert folder.request() is None
+
+
+def same_weights(model, weights):
+    ours = load_file(model)
+    assert weights
+    for name, weight in weights.items():
+        torch.testing.assert_close(ours[f"encoder.{name}"], weight, rtol=0, atol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", ["best", "last"])
+def test_stopped_in_a_step_that_does_not_end_it_keeps_the_checkpoint(
+    cohort, tmp_path, kept
+):
+    folder, process = in_a_step_that_does_not_end(cohort, tmp_path / "out", step=5)
+    run = RunFolder(folder.run(1) / "model")
+    saved = torch.load(run.checkpoint, weights_only=True)
+    weights, step = saved["encoder"], saved["step"]
+    assert step == 5
+    if kept == "best" and 0 < saved["best"][1] < 5:
+        step, best = saved["best"][1], load_file(run.best)
+        weights = {name: best[f"encoder.{name}"] for name in weights}
+    broken_off(folder, process, f"stop-keep-{kept}")
+    state = folder.state()
+    assert (state.status, state.request) == ("stopped", f"stop-keep-{kept}")
+    assert latest_run(folder).status == "stopped"
+    assert read_model_card(folder.model).metrics.step == step
+    same_weights(folder.model, weights)
+    said = (folder.report / "RESULT.md").read_text()
+    assert f"took 5 steps. It was stopped on request, and the {kept} model" in said
+    # Gone on with, it ends where one that was never stopped does.
+    whole = study_of(cohort, tmp_path / "whole", "pretrain", labels=None, steps=20)
+    finish(study(whole))
+    finish(study(replace(whole, out=str(folder.path))))
+    same_model = load_file(StudyFolder(whole.out).model)
+    for name, weight in load_file(folder.model).items():
+        torch.testing.assert_close(weight, same_model[name], rtol=0, atol=0)
+
+
+@pytest.mark.slow
+def test_stopped_in_a_first_step_that_does_not_end_there_is_no_model(cohort, tmp_path):
+    folder, process = in_a_step_that_does_not_end(cohort, tmp_path / "out", step=0)
+    broken_off(folder, process, "stop-keep-last")
+    state = folder.state()
+    assert state.status == "stopped"
+    assert "There was no model to keep yet" in state.message
+    assert not folder.model.exists()
 
 
 @pytest.mark.slow
