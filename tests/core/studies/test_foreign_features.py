@@ -7,6 +7,7 @@ import pytest
 
 from spt_core import load_model
 from spt_core.cli import main
+from spt_core.encoder_terms import terms_of
 from spt_core.events import finish
 from spt_core.learning.settings import TrainSettings
 from spt_core.learning.training import train
@@ -124,3 +125,21 @@ def test_features_beside_slides_are_written_as_ours(kind, features, tmp_path):
         np.testing.assert_array_equal(ours.x, theirs.x)
         np.testing.assert_array_equal(ours.p, theirs.p)
         assert ours.facts.has_positions is theirs.facts.has_positions
+
+
+def test_terms_of_the_encoder_are_said(tmp_path, capsys):
+    """Of a model when it is trained, and of a map when it is written."""
+    features = write_foreign_cohort(tmp_path, "trident")
+    run = tmp_path / "run"
+    words = ["train", features, "--objective", "classify", "--model", "small",
+             "--labels", tmp_path / "labels.csv", "--out", run, "--steps", "2",
+             "--dim", "16", "--depth", "1", "--heads", "2",
+             "--device", "cpu"]  # fmt: skip
+    assert main([str(word) for word in words]) == 0
+    terms = f"go for this too: {', '.join(terms_of('uni_v1'))}."
+    assert terms in " ".join("".join(capsys.readouterr()).split())
+    words = ["heatmap", run / "best.safetensors", features / "s00.h5", "--out",
+             tmp_path / "map.png", "--device", "cpu"]  # fmt: skip
+    assert main([str(word) for word in words]) == 0
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert f"the patch encoder uni_v1 {terms}" in said
