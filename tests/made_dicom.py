@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 from pydicom.dataset import Dataset, FileDataset, FileMetaDataset
 from pydicom.encaps import encapsulate
+from pydicom.filewriter import dcmwrite
 from pydicom.uid import (
+    UID,
     ExplicitVRLittleEndian,
     ImplicitVRLittleEndian,
     VLWholeSlideMicroscopyImageStorage,
@@ -69,7 +71,11 @@ def write_dicom(
         data["PixelData"].is_undefined_length = True
     data["PixelData"].VR = "OB" if picture.itemsize == 1 else "OW"
     path.parent.mkdir(parents=True, exist_ok=True)
-    data.save_as(path, enforce_file_format=True)
+    if UID(syntax).is_transfer_syntax:
+        data.save_as(path, enforce_file_format=True)
+    else:  # pydicom does not know it yet
+        how = {"implicit_vr": False, "little_endian": True, "force_encoding": True}
+        dcmwrite(path, data, **how)
     return path
 
 

@@ -35,6 +35,7 @@ from spt_core.errors import InputError
 from spt_core.insight.slide_map import MapOfSlides
 from spt_core.slides import slide_name
 from spt_core.tokens import Labels, read_labels
+from spt_core.tokens.finding import features_in, name_of
 
 if TYPE_CHECKING:
     from napari.viewer import Viewer
@@ -164,15 +165,17 @@ class SlideMapDock(SideDock):
         folders = [found.slides] if found.slides else likely_folders(found.features)
         features = found.features
 
-        def take(files: dict[str, Path]) -> None:
+        def find() -> tuple[dict[str, Path], dict[str, Path]]:
+            tokens = {name_of(path): path for path in features_in(features)}
+            return tokens, slide_files(folders)
+
+        def take(found: tuple[dict[str, Path], dict[str, Path]]) -> None:
             if features == self.sources.sources.features:
-                self.files = files
-                self.view.use_files(features, files)
+                tokens, self.files = found
+                self.view.use_files(tokens, self.files)
                 self._on_front()
 
-        run_in_background(
-            lambda: slide_files(folders), take, lambda _error: None, owner=self
-        )
+        run_in_background(find, take, lambda _error: None, owner=self)
 
     # Drawing it
 

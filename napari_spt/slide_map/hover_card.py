@@ -41,7 +41,7 @@ class HoverCard(QFrame):
         self._rest.setSingleShot(True)
         self._rest.setInterval(REST_MS)
         self._rest.timeout.connect(self._read)
-        self.read: Callable[[Path | None, Path], np.ndarray] = picture_of
+        self.read: Callable[[Path | None, Path | None], np.ndarray] = picture_of
         self.hide()
 
     def forget(self) -> None:
@@ -55,7 +55,12 @@ class HoverCard(QFrame):
         self.hide()
 
     def show_slide(
-        self, name: str, words: str, at: QPoint, slide: Path | None, features: Path
+        self,
+        name: str,
+        words: str,
+        at: QPoint,
+        slide: Path | None,
+        features: Path | None,
     ) -> None:
         """Show a slide beside a place of the widget that this lies in."""
         self.words.setText(words)

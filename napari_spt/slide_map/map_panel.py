@@ -20,7 +20,7 @@ from napari_spt.slide_map.legend import Legend
 from napari_spt.slide_map.plot import MapPlot
 from napari_spt.slide_map.words import slide_lines
 from spt_core.insight.slide_map import MapOfSlides
-from spt_core.tokens import Labels, layout
+from spt_core.tokens import Labels
 
 LIKE, DIRECTIONS = "Like beside like", "Main differences"
 _LAYOUT_TIPS = (
@@ -40,7 +40,7 @@ class MapPanel(QWidget):
         self.map: MapOfSlides | None = None
         self.labels: Labels | None = None
         self.files: Mapping[str, Path] = {}
-        self.features = Path()
+        self.features: Mapping[str, Path] = {}
         self.colour_by = _list("Colour slides by")
         self.layout_by = _list("Lay slides out by")
         self.layout_by.addItems([LIKE, DIRECTIONS])
@@ -79,8 +79,10 @@ class MapPanel(QWidget):
         self.colour_by.setCurrentIndex(max(0, self.colour_by.findData(wanted)))
         self.show_points()
 
-    def use_files(self, features: Path, files: Mapping[str, Path]) -> None:
-        """Where the slides are, for pictures of them."""
+    def use_files(
+        self, features: Mapping[str, Path], files: Mapping[str, Path]
+    ) -> None:
+        """Where slides and their features are, by name, for pictures of them."""
         self.features, self.files = features, files
         self.card.forget()
 
@@ -129,7 +131,7 @@ class MapPanel(QWidget):
             "\n".join(lines),
             QPoint(round(x), round(y)),
             self.files.get(name),
-            self.features / f"{name}{layout.ENDING}",
+            self.features.get(name),
         )
 
     def _on_lasso(self, rows) -> None:

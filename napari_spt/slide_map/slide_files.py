@@ -47,7 +47,7 @@ def slide_files(folders: Iterable[Path]) -> dict[str, Path]:
     return found
 
 
-def picture_of(slide: Path | None, features: Path, side: int = SIDE) -> NDArray:
+def picture_of(slide: Path | None, features: Path | None, side: int = SIDE) -> NDArray:
     """A slide at a glance, (h, w, 3); the shape of its tissue where no file is found.
 
     Of tissue alone: never a scanner's label or macro image.
@@ -57,6 +57,8 @@ def picture_of(slide: Path | None, features: Path, side: int = SIDE) -> NDArray:
             return _picture(slide, side)
         except (InputError, OSError):
             pass
+    if features is None:
+        raise InputError("Neither the slide nor its features are found.")
     return _shape(features, side)
 
 

@@ -24,6 +24,7 @@ from spt_core.bundled import slide_model_path
 from spt_core.errors import InputError
 from spt_core.insight.model_words import read_model_words
 from spt_core.tokens import layout
+from spt_core.tokens.finding import features_in
 
 MEAN_WORDS = "No model: mean of patches"
 FILE_WORDS = "Choose a file…"
@@ -162,16 +163,21 @@ class SourcePanel(QWidget):
     def choose_features(self, folder: str | Path) -> None:
         """Take a folder; labels that lie beside it are taken too."""
         folder = Path(folder)
-        if not any(folder.glob(f"*{layout.ENDING}")):
-            inner = folder / "features"
-            if not any(inner.glob(f"*{layout.ENDING}")):
-                show_error(
-                    f"{folder} holds no feature files (*{layout.ENDING}). A study of "
-                    "the Train dock makes them, in its folder “features”, and so does "
-                    "“spt encode”."
-                )
-                return
-            folder = inner
+        try:
+            # Of a study's folder, those that lie in it.
+            inside = (folder, folder / "features")
+            found = next((one for one in inside if features_in(one)), None)
+        except InputError as error:
+            show_error(str(error))
+            return
+        if found is None:
+            show_error(
+                f"{folder} holds no feature files (*{layout.ENDING}). A study of "
+                "the Train dock makes them, in its folder “features”, and so does "
+                "“spt encode”."
+            )
+            return
+        folder = found
         remember("map_features", str(folder))
         beside = (folder.parent / name for name in ("labels.csv", "labels.xlsx"))
         labels = next((one for one in beside if one.is_file()), None)

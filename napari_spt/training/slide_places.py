@@ -10,7 +10,8 @@ from napari_spt.slides.slide_source import SlideSource
 from spt_core.slides import open_slide, slide_name
 from spt_core.slides.grid import lay_grid
 from spt_core.slides.tissue import find_tissue
-from spt_core.tokens import layout, read_index
+from spt_core.tokens import read_index
+from spt_core.tokens.finding import features_in, name_of
 
 MOST_READ = 60
 
@@ -46,13 +47,13 @@ def find_places(
     if source.path is None:
         return None
     files = feature_files(features)
-    name = f"{slide_name(source.path)}{layout.ENDING}"
+    name = slide_name(source.path)
     for number, file in enumerate(files):
-        if file.name == name:
+        if name_of(file) == name:
             index = read_index(file)
             step = index.facts.l0_step_xy or index.facts.l0_patch_xy
-            if step is None:
-                break
+            if step is None or "xy" in index.facts.assumed:
+                break  # nobody knows where on the slide they are
             cells = index.xy[:, ::-1] // np.asarray(step[::-1])
             return SlidePlaces(index.p, cells, step, number)
     slide = open_slide(source.path, title=source.name, mpp=mpp)
@@ -64,8 +65,7 @@ def feature_files(features: Path | None) -> list[Path]:
     """The feature files of a folder, in the order in which training numbers them."""
     if features is None or not features.is_dir():
         return []
-    files = features.glob(f"*{layout.ENDING}")
-    return sorted(path for path in files if path.name[0] != ".")
+    return features_in(features)
 
 
 def cohort_places(features: Path) -> list[NDArray[np.integer]]:

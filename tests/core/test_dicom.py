@@ -1,6 +1,7 @@
 """DICOM that openslide refuses: other compressions, 16 bits, channels, Raman."""
 
 from dataclasses import replace
+from functools import partial
 
 import imagecodecs
 import numpy as np
@@ -8,8 +9,11 @@ import pytest
 from pydicom.pixels.encoders import RLELosslessEncoder
 from pydicom.uid import (
     MPEG4HP41,
+    UID,
+    HTJ2KLossless,
     ImplicitVRLittleEndian,
     JPEG2000Lossless,
+    JPEGLosslessSV1,
     JPEGLSLossless,
     RLELossless,
 )
@@ -21,6 +25,8 @@ from tests.core.patches.conftest import pixels_encoder
 from tests.core.test_slides_in_channels import FINE, encoded, seen_and_there
 from tests.made_channels import glowing
 from tests.made_dicom import write_dicom
+
+JPEG_XL_LOSSLESS = UID("1.2.840.10008.1.2.4.110")
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +50,10 @@ def _by_run_lengths(tile):
         (ImplicitVRLittleEndian, np.ndarray.tobytes),
         (JPEGLSLossless, imagecodecs.jpegls_encode),
         (RLELossless, _by_run_lengths),
+        # Written by other libraries than those that read them, but for JPEG XL.
+        (JPEGLosslessSV1, partial(imagecodecs.jpeg8_encode, lossless=True)),
+        (HTJ2KLossless, partial(imagecodecs.htj2k_encode, reversible=True)),
+        (JPEG_XL_LOSSLESS, partial(imagecodecs.jpegxl_encode, lossless=True)),
     ],
 )
 def test_compressions_and_levels_that_openslide_refuses(

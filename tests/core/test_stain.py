@@ -175,12 +175,22 @@ DAB = np.array([0.268, 0.570, 0.776])
 
 
 @pytest.mark.parametrize("noise", [3, 8])
+@pytest.mark.parametrize("strength", [1, 0.5])
 @pytest.mark.parametrize("only", [BLUE[:, 0], PINK[:, 1], np.array([0.07, 0.99, 0.11])])
-def test_one_stain_with_a_scanners_noise_is_one_stain(only, noise):
+def test_one_stain_with_a_scanners_noise_is_one_stain(only, strength, noise):
     """Faint pixels of one stain are turned far by noise and JPEG, dark ones are not."""
-    pixels = scanned(MIXED.sum(axis=-1, keepdims=True), only[:, None], noise)
+    amount = strength * MIXED.sum(axis=-1, keepdims=True)
+    pixels = scanned(amount, only[:, None], noise)
     with pytest.raises(NoStainsError, match="one stain, or none"):
         estimate_stains(pixels)
+
+
+@pytest.mark.parametrize("noise", [3, 8])
+@pytest.mark.parametrize("lab", [BLUE, PINK])
+def test_much_hematoxylin_and_pale_eosin_are_two_stains(lab, noise):
+    """As where tumour is most of the tissue: the darker half shows nuclei alone."""
+    found = estimate_stains(scanned(MIXED * (1.6, 0.4), lab, noise))
+    assert angles(found.vectors, lab).max() < 8
 
 
 def test_brown_is_told_from_eosin():

@@ -20,7 +20,7 @@ from spt_core.errors import InputError
 from spt_core.events import LeftOut, Note
 from spt_core.learning.standardising import TokenScale
 from spt_core.tokens import Labels, TokenFacts, layout, read_index
-from spt_core.tokens.finding import features_in
+from spt_core.tokens.finding import features_in, name_of
 from spt_core.tokens.lazyslide import is_lazyslide
 from spt_core.tokens.rows import RowSource
 
@@ -268,7 +268,7 @@ def open_cohort(
         try:
             index = read_index(path, **assume)
         except InputError as error:
-            broken[path.name.removesuffix(layout.ENDING)] = str(error)
+            broken[name_of(path)] = str(error)
             continue
         if len(index.p) == 0:
             empty.append(index.facts.name)

@@ -28,6 +28,7 @@ from spt_core.learning.model_card import (
     TrainingSummary,
 )
 from spt_core.learning.model_file import SlideModel
+from spt_core.tokens.finding import name_of
 
 # Of the whole slide at once, and the mean over windows of it.
 EMBEDDINGS = ("whole", "windows")
@@ -94,7 +95,7 @@ def embed_slides(
 ) -> Generator[Progress, None, EmbeddedSlides]:
     """Put every slide through ``predict``, as the heatmap does."""
     own = bool(model.classes) and set(cohort.classes) <= set(model.classes)
-    paths = {path.stem: path for path in feature_files(features)}
+    paths = {name_of(path): path for path in feature_files(features)}
     h: dict[str, list] = {name: [] for name in EMBEDDINGS}
     scores: dict[str, list] = {name: [] for name in EMBEDDINGS}
     pseudonyms = []

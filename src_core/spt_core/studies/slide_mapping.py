@@ -19,6 +19,7 @@ from spt_core.insight.slide_map import MapOfSlides, unit_length, unusualness
 from spt_core.learning.cohort import Cohort, feature_files, open_cohort
 from spt_core.learning.model_file import SlideModel
 from spt_core.studies.embeddings import pooling_model
+from spt_core.tokens.finding import name_of
 
 # Fewer slides have no neighbourhoods: they lie by their main directions.
 FEWEST = 8
@@ -115,7 +116,7 @@ def _embedded(
     fingerprints: list[str],
 ) -> Generator[Progress, None, MapOfSlides]:
     asked = model or pooling_model("mean", cohort)
-    paths = {path.stem: path for path in feature_files(features)}
+    paths = {name_of(path): path for path in feature_files(features)}
     h, shares, learned = [], [], []
     for done, slide in enumerate(cohort, start=1):
         tokens = read_for(asked, paths[slide.name])

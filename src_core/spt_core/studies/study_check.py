@@ -31,6 +31,7 @@ from spt_core.studies.study_finding import (
 from spt_core.studies.study_folder import StudyFolder
 from spt_core.studies.study_settings import Goal, StudySettings
 from spt_core.tokens import Labels, TokenFacts, layout, read_index, read_labels
+from spt_core.tokens.finding import name_of
 
 SHOWN = 5
 # Slides whose tissue is looked at to say how many patches there will be.
@@ -312,18 +313,18 @@ class StudySlides:
             for one in self.opened
             if not one.problem
             and not self._is_encoded(one.path)
-            and self._feature_file(one.path).name not in given
+            and slide_name(one.path) not in given
         ]
 
     def _given(self) -> frozenset[str]:
-        """Feature files that are there already, by their names."""
+        """Slides whose features are there already, by their names."""
         if not self.settings.features:
             return frozenset()
         try:
             files = feature_files(Path(self.settings.features))
         except (InputError, OSError):  # a finding of its own
             return frozenset()
-        return frozenset(path.name for path in files)
+        return frozenset(name_of(path) for path in files)
 
     def patches_left(self) -> int:
         """About how many patches they have, by the tissue of a few."""

@@ -12,7 +12,8 @@ from spt_core.patches.encode import encode_slide
 from spt_core.studies.study_check import DIM, StudySlides, read_study_labels
 from spt_core.studies.study_finding import About, Finding, doubtful, fine
 from spt_core.studies.study_settings import Goal, StudySettings
-from spt_core.tokens import Labels, layout, read_index
+from spt_core.tokens import Labels, read_index
+from spt_core.tokens.finding import features_in, name_of
 
 PATCHES = 128
 SECONDS = 20.0
@@ -82,9 +83,9 @@ def _learning(
         path
         for folder in {settings.features, str(slides.folder.features)}
         if folder and Path(folder).is_dir()
-        for path in Path(folder).glob(f"*{layout.ENDING}")
+        for path in features_in(Path(folder))
     ]
-    names = {path.stem for path in files} | slides.names
+    names = {name_of(path) for path in files} | slides.names
     known = [read_index(path) for path in files[:: max(1, len(files) // LOOKED_AT)]]
     patches = [len(one.p) for one in known]
     if left:

@@ -49,7 +49,8 @@ from spt_core.studies.study_runs import (
 )
 from spt_core.studies.study_settings import COMPARED, Goal, StudySettings
 from spt_core.studies.study_words import comparisons, result_sentences, write_result
-from spt_core.tokens import Labels
+from spt_core.tokens import Labels, layout, read_index, read_tokens, write_tokens
+from spt_core.tokens.finding import name_of
 from spt_core.training.run_folder import RunFolder
 
 Events = Generator[Any, None, Any]
@@ -149,7 +150,7 @@ class Work:
             if linked:
                 yield Note(f"{linked} slides have features already: they are taken.")
         given = {
-            path.name
+            name_of(path)
             for path in (feature_files(settings.features) if settings.features else ())
         }
         tasks = [
@@ -157,7 +158,7 @@ class Work:
             for task in slide_tasks(
                 find_slides([Path(settings.slides)]), self.features, sizes
             )
-            if task.out.name not in given
+            if task.name not in given
         ]
         how = replace(settings.encode, device=settings.device, redo=False)
         results = yield from unless_unwritable(encode_in_processes(tasks, how))
@@ -383,10 +384,18 @@ def unless_unwritable(
 
 
 def link_features(source: Path, folder: Path) -> int:
-    """Take feature files over without copying them where that can be; how many."""
+    """Take feature files over without copying them where that can be; how many.
+
+    Those of other tools are written as ours: what belongs to them lies elsewhere.
+    """
     count = 0
     for path in feature_files(source):
-        target = folder / path.name
+        target = folder / f"{name_of(path)}{layout.ENDING}"
+        if read_index(path).facts.source != layout.OURS:
+            if not target.exists():
+                write_tokens(target, read_tokens(path, dtype=None))
+                count += 1
+            continue
         if target.exists() and (
             target.samefile(path) or target.stat().st_size == path.stat().st_size
         ):

@@ -331,7 +331,7 @@ def _facts(path: Path, said: Mapping[str, Any], l0_xy: NDArray) -> TokenFacts:
     theirs = "TRIDENT" if layout.PATCH_SIZE_L0 in said else "CLAM"
     return TokenFacts(
         name=path.name.removesuffix(layout.ENDING),
-        source="napari-spt" if ours else theirs,
+        source=layout.OURS if ours else theirs,
         encoder=encoder,
         encoder_sha256=text(layout.ENCODER_SHA256),
         mpp=mpp,

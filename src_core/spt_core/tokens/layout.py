@@ -4,6 +4,7 @@ The file is what TRIDENT and CLAM write (``features`` and ``coords`` with attrib
 ``coords``), with our additions: ``g_rc`` and attributes on the file itself.
 """
 
+OURS = "napari-spt"  # who wrote a file, where it is ours
 ENDING = ".h5"
 PARTIAL_ENDING = ".h5.partial"
 
