@@ -3,6 +3,7 @@
 import os
 import struct
 import sys
+import time
 from contextlib import closing, suppress
 
 import numpy as np
@@ -241,9 +242,29 @@ def test_the_helper_reads_all_of_what_is_shown_first(tmp_path, monkeypatch):
     monkeypatch.setattr(prover, "_PIECE", 128)
     monkeypatch.setattr(prover, "_PLAIN_TIFF_MAKERS", ())
     monkeypatch.setattr(prover, "_say", lambda what: None)
-    prover._read_a_little(openslide.OpenSlide(path))
+    monkeypatch.setattr(prover, "_READ_WHOLE", ("generic-tiff",))
+    prover._read_a_little(openslide.OpenSlide(path), time.monotonic())
     with openslide.OpenSlide(path) as slide:
         last = slide.level_count - 1
         width, height = slide.level_dimensions[last]
     pieces = [place for place, level, size in read if level == last and size[0] == 128]
     assert len(set(pieces)) == -(-width // 128) * -(-height // 128)
+
+
+def test_the_helper_reads_no_longer_than_opening_takes(tmp_path, monkeypatch):
+    """But of DICOM, whose damaged frames openslide does not survive (above)."""
+    from spt_core.slides import prover
+
+    path, read = a_slide(tmp_path / "a.tif"), []
+
+    def slow(self, place, level, size):
+        read.append(place)
+        time.sleep(0.05)
+
+    monkeypatch.setattr(openslide.OpenSlide, "read_region", slow)
+    monkeypatch.setattr(prover, "_say", lambda what: None)
+    prover._read_a_little(openslide.OpenSlide(path), time.monotonic())
+    assert len(read) == 1
+    prover._read_a_little(openslide.OpenSlide(path), time.monotonic() - 0.08)
+    assert len(read) == 1 + 2
+    assert "dicom" in prover._READ_WHOLE
