@@ -1,5 +1,6 @@
 """Damaged slides: a sentence each; none takes its process down or never ends."""
 
+import io
 import os
 import struct
 import sys
@@ -11,8 +12,8 @@ import openslide
 import pytest
 import tifffile
 import zarr
-from numcodecs import Blosc
-from zarr.codecs import BloscCodec
+from numcodecs import Blosc, GZip, Zstd
+from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
 
 from spt_core import proving
 from spt_core.errors import InputError
@@ -20,6 +21,7 @@ from spt_core.patches.folder import find_slides
 from spt_core.slides import UnreadableRegionError, open_slide
 from spt_core.slides.folders import slides_in
 from spt_core.slides.names import slide_name
+from spt_core.slides.zarr_chunks import SIZES
 from tests.attack import forks
 from tests.attack.slide_files import cases, directories, look
 from tests.made_slides import picture, write_ome_zarr, write_tiff
@@ -188,6 +190,59 @@ def test_a_pipe_in_a_zarr_folder_is_not_waited_for(tmp_path, name):
     os.mkfifo(pipe)
     end, words = forks.run(lambda: look(path), seconds=20)
     assert end == "sentence", (end, words)
+
+
+PACKERS = {
+    "blosc": (Blosc(cname="zstd"), BloscCodec(cname="zstd")),
+    "zstd": (Zstd(), ZstdCodec()),
+    "gzip": (GZip(1), GzipCodec(level=1)),
+}
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("packer", PACKERS)
+def test_a_chunk_does_not_unpack_to_far_more_than_its_pixels(
+    tmp_path, packer, zarr_format
+):
+    path = tmp_path / "a.zarr"
+    pixels = picture(300, 200)
+    zarr.create_array(
+        path,
+        data=pixels,
+        chunks=(128, 128, 3),
+        zarr_format=zarr_format,
+        compressors=PACKERS[packer][zarr_format - 2],
+    )
+    with closing(open_slide(path)) as slide:
+        assert (slide.read(0, 0, 0, 300, 200) == pixels).all()
+    first = "0.0.0" if zarr_format == 2 else "c/0/0/0"
+    assert (path / first).exists()
+    (path / first).write_bytes(PACKERS[packer][0].encode(bytes(3 * 2**27)))
+    assert (path / first).stat().st_size < 2**22
+    with (
+        closing(open_slide(path)) as slide,
+        pytest.raises(UnreadableRegionError, match="unpacks to more"),
+    ):
+        slide.read(0, 0, 0, 64, 64)
+
+
+def test_frames_of_zstd_that_state_no_size_are_bounded_by_their_blocks():
+    raw = (2**17 << 3).to_bytes(3, "little") + bytes(2**17)
+    run = (1 + (1 << 1) + (100 << 3)).to_bytes(3, "little") + b"x"
+    frame = bytes.fromhex("28b52ffd0058") + 3 * raw + run
+    found = SIZES["zstd"](io.BytesIO(frame), 2**30)
+    assert found == 2 * 2**17 + 100
+    bomb = bytes.fromhex("28b52ffd0058")
+    bomb += 100 * (((1 << 1) + (2**17 << 3)).to_bytes(3, "little") + b"x")
+    assert SIZES["zstd"](io.BytesIO(bomb), 2**20) > 2**20
+
+
+@pytest.mark.parametrize("chunks", [(10**6, 10**6, 3), (2**15, 2**15, 3)])
+def test_chunks_that_no_memory_holds_are_refused(tmp_path, chunks):
+    path = tmp_path / "a.zarr"
+    zarr.create_array(path, shape=(200, 300, 3), chunks=chunks, dtype="u1")
+    with pytest.raises(InputError, match="smaller chunks"):
+        open_slide(path)
 
 
 @LINUX
