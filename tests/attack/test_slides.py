@@ -1,5 +1,6 @@
 """Damaged slides: a sentence each; none takes its process down or never ends."""
 
+import errno
 import io
 import os
 import struct
@@ -16,6 +17,7 @@ from numcodecs import Blosc, GZip, Zstd
 from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
 
 from spt_core import proving
+from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.patches.folder import find_slides
 from spt_core.slides import UnreadableRegionError, open_slide
@@ -147,6 +149,42 @@ def test_pipes_and_links_that_lead_back(tmp_path):
     assert len(find_slides([folder])) <= 2
     with pytest.raises(InputError, match="There is no file"):
         open_slide(folder / "loop.svs")
+
+
+@POSIX
+def test_folders_that_may_not_be_read_are_left_out_and_said(
+    tmp_path, monkeypatch, caplog, capsys
+):
+    (tmp_path / "closed" / "inner").mkdir(parents=True)
+    for name in ("a.tif", "closed/b.tif", "closed/inner/c.tif", "z.tif"):
+        a_slide(tmp_path / name)
+    closed = tmp_path / "closed"
+    closed.chmod(0)
+    if os.access(closed, os.R_OK):  # nobody keeps root out
+        for name in ("listdir", "scandir"):
+            monkeypatch.setattr(os, name, kept_out(getattr(os, name), closed))
+    try:
+        assert [path.name for path in find_slides([tmp_path])] == ["a.tif", "z.tif"]
+        (said,) = [one.getMessage() for one in caplog.records]
+        assert said == f"{closed} cannot be looked into: Permission denied"
+        out = str(tmp_path / "out")
+        words = ["encode", str(closed), "--out", out, "--encoder", "small-random"]
+        assert main(words) == 1
+    finally:
+        closed.chmod(0o700)
+    said = capsys.readouterr().err
+    assert "closed" in said
+    assert "ermission" in said
+    assert "Traceback" not in said
+
+
+def kept_out(real, closed):
+    def look(path="."):
+        if os.fspath(path) == str(closed):
+            raise PermissionError(errno.EACCES, "Permission denied", str(closed))
+        return real(path)
+
+    return look
 
 
 @LINUX
