@@ -26,6 +26,7 @@ class Disk:
         self._seen: set[frozenset[tuple[str, bytes]]] = set()
         self._contents: dict[int, bytes] = {}
         self._names: dict[int, dict[str, int]] = {}
+        self._read: dict[tuple[int, int, int], bytes] = {}
         self._held: list[int] = []  # so that no number is given to another file
         self._paths: dict[int, Path] = {}
         self._lock = RLock()
@@ -52,7 +53,7 @@ class Disk:
                 self._left(self.folder, only_synced=True),
                 self._left(self.folder, only_synced=False),
                 {
-                    str(path.relative_to(self.folder)): path.read_bytes()
+                    str(path.relative_to(self.folder)): self._now(path)
                     for path in self.folder.rglob("*")
                     if path.is_file()
                 },
@@ -61,6 +62,14 @@ class Disk:
                 if key not in self._seen:
                     self._seen.add(key)
                     self.states.append(state)
+
+    def _now(self, path: Path) -> bytes:
+        """Read once for each change, so that looking often stays cheap."""
+        state = path.stat()
+        key = state.st_ino, state.st_mtime_ns, state.st_size
+        if key not in self._read:
+            self._read[key] = path.read_bytes()
+        return self._read[key]
 
     def _left(self, folder: Path, *, only_synced: bool) -> dict[str, bytes]:
         there = {one.name: one.inode() for one in os.scandir(folder)}

@@ -1,22 +1,37 @@
 """After a power cut at any moment the work goes on, and ends as if there was none."""
 
 import dataclasses
+import io
+import json
 import random
 import sys
+from pathlib import PurePath
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load
 
 from spt_core import encode_slide, read_tokens
 from spt_core.files import written_whole
 from spt_core.learning.training import resume, train
+from spt_core.patches.training import (
+    PatchTrainSettings,
+    resume_patches,
+    train_patches,
+)
+from spt_core.studies.benchmark import benchmark
+from spt_core.studies.study import study
 from spt_core.tokens.writing import PartialFeatures
 from spt_core.training.run_folder import RunFolder
+from tests.attack.kills import TEMPORARY, contents, differences
 from tests.attack.power_cut import laid_out, watched
 from tests.core.learning.regions import write_region_cohort
 from tests.core.learning.runs import assert_bitwise, tiny
 from tests.core.patches.conftest import SETTINGS, make_slide
+from tests.core.patches_training.made_tiles import write_tiles
+from tests.core.studies.benchmarks import quick_settings, write_benchmark_cohort
+from tests.core.studies.study_cohorts import study_of
 from tests.events import run_through
 
 # Which file a number of the system means is asked of /proc.
@@ -43,7 +58,7 @@ def some(states, count):
 SLOW = [pytest.mark.slow, pytest.mark.timeout(1800)]
 FEW_OR_ALL = pytest.mark.parametrize(
     "count",
-    [3, pytest.param(None, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
+    [3, pytest.param(None, marks=SLOW)],
 )
 
 
@@ -100,6 +115,139 @@ def test_training_goes_on_to_the_same_model(tmp_path, count):
         assert [(r["step"], r["loss"]) for r in rows] == [
             (r["step"], r["loss"]) for r in all_rows
         ]
+
+
+# Benchmarks, studies and training of patch encoders: folders of many files.
+
+TWO_OR_MANY = pytest.mark.parametrize("count", [2, pytest.param(40, marks=SLOW)])
+
+
+def json_of(content):
+    return json.loads(content.decode())
+
+
+def arrays_of(content):
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        return [file[name] for name in file.files]
+
+
+def checkpoint_of(content):
+    return torch.load(io.BytesIO(content), weights_only=True)
+
+
+# What later runs and other programs rely on: whole, or not there.
+WHOLE = {
+    "state.json": json_of,
+    "folds.json": json_of,
+    "run.json": json_of,
+    "slides.json": json_of,
+    "patients.key": lambda content: len(content.strip()) in (32, 64) or 1 / 0,
+    ".npz": arrays_of,
+    ".safetensors": load,
+    "checkpoint.pt": checkpoint_of,
+    "checkpoint-before.pt": checkpoint_of,
+}
+
+
+def assert_promises(disk):
+    """In each state that a cut could leave; the kinds of files that were looked at."""
+    seen = set()
+    for state in disk.states:
+        for path, content in state.items():
+            name = PurePath(path).name
+            read = WHOLE.get(name) or WHOLE.get(PurePath(path).suffix)
+            if read and not TEMPORARY.fullmatch(name) and (path, content) not in seen:
+                read(content)
+                seen.add((path, content))
+    keys: dict[str, bytes] = {}
+    for state in disk.states:
+        for path, content in state.items():
+            if PurePath(path).name == "patients.key":
+                assert keys.setdefault(path, content) == content, "it was drawn twice"
+        if "folds.json" in state:
+            assert "patients.key" in state, "folds whose patients nobody knows again"
+    return {PurePath(path).name for path, _ in seen}
+
+
+def found_in(folder, began):
+    """Settings of a run that goes on still say where it began."""
+    return {
+        place: value.replace(str(began), "") if isinstance(value, str) else value
+        for place, value in contents(folder).items()
+    }
+
+
+def goes_on(disk, count, work, tmp_path):
+    """Work that a cut ended leaves what it leaves without one."""
+    want = found_in(disk.folder, disk.folder)
+    for i, state in enumerate(some(disk.states, count)):
+        out = laid_out(state, tmp_path / f"cut{i}" / disk.folder.name)
+        work(out)
+        found = differences(want, found_in(out, disk.folder))
+        assert not found, (sorted(state), found)
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cohort")
+    return write_benchmark_cohort(folder, patients=12, slides_each=1, sites=2)
+
+
+@TWO_OR_MANY
+def test_a_benchmark_goes_on_to_the_same_tables(tmp_path, cohort, count):
+    def work(out):
+        changes = {"methods": ("mean", "abmil"), "folds": 2, "steps": 4}
+        run_through(benchmark(quick_settings(cohort, out, **changes)))
+
+    with watched(tmp_path / "whole" / "out") as disk:
+        work(disk.folder)
+    assert "state.json" in assert_promises(disk)
+    goes_on(disk, count, work, tmp_path)
+
+
+@TWO_OR_MANY
+def test_a_study_goes_on_to_the_same_model(tmp_path, cohort, count):
+    def work(out):
+        run_through(study(study_of(cohort, out)))
+
+    with watched(tmp_path / "whole" / "out") as disk:
+        work(disk.folder)
+    kept = {"state.json", "folds.json", "patients.key", "model.safetensors"}
+    assert assert_promises(disk) >= kept
+    for state in disk.states:
+        if json_of(state.get("state.json", b"{}")).get("status") == "finished":
+            assert state.keys() >= kept | {"report/RESULT.md"}
+    goes_on(disk, count, work, tmp_path)
+
+
+@TWO_OR_MANY
+def test_training_patches_goes_on_to_the_same_encoder(tmp_path, count):
+    write_tiles(tmp_path, patients=6)
+
+    def work(out):
+        if (out / "config.yaml").exists():
+            return run_through(resume_patches(out))
+        settings = PatchTrainSettings(
+            sources=(str(tmp_path / "tiles"),),
+            tables=(str(tmp_path / "tiles.csv"),),
+            out=str(out),
+            method="simclr",
+            arch="small-random",
+            init="none",
+            patch_size=48,
+            mpp=0.5,
+            view_size=40,
+            epochs=3,
+            batch_size=16,
+            checkpoint_steps=2,
+            device="cpu",
+        )
+        return run_through(train_patches(settings))
+
+    with watched(tmp_path / "whole" / "out") as disk:
+        work(disk.folder)
+    assert assert_promises(disk) >= {"checkpoint.pt", "patients.key", "state.json"}
+    goes_on(disk, count, work, tmp_path)
 
 
 def test_two_cuts_in_a_row_while_a_checkpoint_is_saved_lose_none(tmp_path):

@@ -1,8 +1,11 @@
 """Damaged slides: a sentence each; none takes its process down or never ends."""
 
+import errno
+import io
 import os
 import struct
 import sys
+import time
 from contextlib import closing, suppress
 
 import numpy as np
@@ -10,15 +13,17 @@ import openslide
 import pytest
 import tifffile
 import zarr
-from numcodecs import Blosc
-from zarr.codecs import BloscCodec
+from numcodecs import Blosc, GZip, Zstd
+from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
 
 from spt_core import proving
+from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.patches.folder import find_slides
 from spt_core.slides import UnreadableRegionError, open_slide
 from spt_core.slides.folders import slides_in
 from spt_core.slides.names import slide_name
+from spt_core.slides.zarr_chunks import SIZES
 from tests.attack import forks
 from tests.attack.slide_files import cases, directories, look
 from tests.made_slides import picture, write_ome_zarr, write_tiff
@@ -146,6 +151,42 @@ def test_pipes_and_links_that_lead_back(tmp_path):
         open_slide(folder / "loop.svs")
 
 
+@POSIX
+def test_folders_that_may_not_be_read_are_left_out_and_said(
+    tmp_path, monkeypatch, caplog, capsys
+):
+    (tmp_path / "closed" / "inner").mkdir(parents=True)
+    for name in ("a.tif", "closed/b.tif", "closed/inner/c.tif", "z.tif"):
+        a_slide(tmp_path / name)
+    closed = tmp_path / "closed"
+    closed.chmod(0)
+    if os.access(closed, os.R_OK):  # nobody keeps root out
+        for name in ("listdir", "scandir"):
+            monkeypatch.setattr(os, name, kept_out(getattr(os, name), closed))
+    try:
+        assert [path.name for path in find_slides([tmp_path])] == ["a.tif", "z.tif"]
+        (said,) = [one.getMessage() for one in caplog.records]
+        assert said == f"{closed} cannot be looked into: Permission denied"
+        out = str(tmp_path / "out")
+        words = ["encode", str(closed), "--out", out, "--encoder", "small-random"]
+        assert main(words) == 1
+    finally:
+        closed.chmod(0o700)
+    said = capsys.readouterr().err
+    assert "closed" in said
+    assert "ermission" in said
+    assert "Traceback" not in said
+
+
+def kept_out(real, closed):
+    def look(path="."):
+        if os.fspath(path) == str(closed):
+            raise PermissionError(errno.EACCES, "Permission denied", str(closed))
+        return real(path)
+
+    return look
+
+
 @LINUX
 def test_a_name_that_is_no_utf8(tmp_path):
     path = os.fsencode(tmp_path) + b"/\xff\xfe.tif"
@@ -187,6 +228,59 @@ def test_a_pipe_in_a_zarr_folder_is_not_waited_for(tmp_path, name):
     os.mkfifo(pipe)
     end, words = forks.run(lambda: look(path), seconds=20)
     assert end == "sentence", (end, words)
+
+
+PACKERS = {
+    "blosc": (Blosc(cname="zstd"), BloscCodec(cname="zstd")),
+    "zstd": (Zstd(), ZstdCodec()),
+    "gzip": (GZip(1), GzipCodec(level=1)),
+}
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("packer", PACKERS)
+def test_a_chunk_does_not_unpack_to_far_more_than_its_pixels(
+    tmp_path, packer, zarr_format
+):
+    path = tmp_path / "a.zarr"
+    pixels = picture(300, 200)
+    zarr.create_array(
+        path,
+        data=pixels,
+        chunks=(128, 128, 3),
+        zarr_format=zarr_format,
+        compressors=PACKERS[packer][zarr_format - 2],
+    )
+    with closing(open_slide(path)) as slide:
+        assert (slide.read(0, 0, 0, 300, 200) == pixels).all()
+    first = "0.0.0" if zarr_format == 2 else "c/0/0/0"
+    assert (path / first).exists()
+    (path / first).write_bytes(PACKERS[packer][0].encode(bytes(3 * 2**27)))
+    assert (path / first).stat().st_size < 2**22
+    with (
+        closing(open_slide(path)) as slide,
+        pytest.raises(UnreadableRegionError, match="unpacks to more"),
+    ):
+        slide.read(0, 0, 0, 64, 64)
+
+
+def test_frames_of_zstd_that_state_no_size_are_bounded_by_their_blocks():
+    raw = (2**17 << 3).to_bytes(3, "little") + bytes(2**17)
+    run = (1 + (1 << 1) + (100 << 3)).to_bytes(3, "little") + b"x"
+    frame = bytes.fromhex("28b52ffd0058") + 3 * raw + run
+    found = SIZES["zstd"](io.BytesIO(frame), 2**30)
+    assert found == 2 * 2**17 + 100
+    bomb = bytes.fromhex("28b52ffd0058")
+    bomb += 100 * (((1 << 1) + (2**17 << 3)).to_bytes(3, "little") + b"x")
+    assert SIZES["zstd"](io.BytesIO(bomb), 2**20) > 2**20
+
+
+@pytest.mark.parametrize("chunks", [(10**6, 10**6, 3), (2**15, 2**15, 3)])
+def test_chunks_that_no_memory_holds_are_refused(tmp_path, chunks):
+    path = tmp_path / "a.zarr"
+    zarr.create_array(path, shape=(200, 300, 3), chunks=chunks, dtype="u1")
+    with pytest.raises(InputError, match="smaller chunks"):
+        open_slide(path)
 
 
 @LINUX
@@ -241,9 +335,29 @@ def test_the_helper_reads_all_of_what_is_shown_first(tmp_path, monkeypatch):
     monkeypatch.setattr(prover, "_PIECE", 128)
     monkeypatch.setattr(prover, "_PLAIN_TIFF_MAKERS", ())
     monkeypatch.setattr(prover, "_say", lambda what: None)
-    prover._read_a_little(openslide.OpenSlide(path))
+    monkeypatch.setattr(prover, "_READ_WHOLE", ("generic-tiff",))
+    prover._read_a_little(openslide.OpenSlide(path), time.monotonic())
     with openslide.OpenSlide(path) as slide:
         last = slide.level_count - 1
         width, height = slide.level_dimensions[last]
     pieces = [place for place, level, size in read if level == last and size[0] == 128]
     assert len(set(pieces)) == -(-width // 128) * -(-height // 128)
+
+
+def test_the_helper_reads_no_longer_than_opening_takes(tmp_path, monkeypatch):
+    """But of DICOM, whose damaged frames openslide does not survive (above)."""
+    from spt_core.slides import prover
+
+    path, read = a_slide(tmp_path / "a.tif"), []
+
+    def slow(self, place, level, size):
+        read.append(place)
+        time.sleep(0.05)
+
+    monkeypatch.setattr(openslide.OpenSlide, "read_region", slow)
+    monkeypatch.setattr(prover, "_say", lambda what: None)
+    prover._read_a_little(openslide.OpenSlide(path), time.monotonic())
+    assert len(read) == 1
+    prover._read_a_little(openslide.OpenSlide(path), time.monotonic() - 0.08)
+    assert len(read) == 1 + 2
+    assert "dicom" in prover._READ_WHOLE

@@ -36,6 +36,7 @@ from spt_core.slides.slide_errors import missing_codec, unsupported
 from spt_core.slides.source import Pixels, UnreadableRegionError
 from spt_core.slides.tiff_tiles import cut_short
 from spt_core.slides.tile_sizes import guard_series
+from spt_core.slides.zarr_chunks import check_chunks
 
 _UM = {
     "nm": 1e-3,
@@ -324,6 +325,7 @@ def open_ome_zarr(path: Path, recipe: str | None = None) -> ArraySource:
 
     group = open_zarr(path)
     if isinstance(group, zarr.Array):
+        check_chunks(group)
         level = ArrayLevel(group, _likely_axes(group.shape))
         known = fitting((), level)
         return ArraySource(path, "zarr", [level], None, channels=known, asked=recipe)
@@ -338,6 +340,8 @@ def open_ome_zarr(path: Path, recipe: str | None = None) -> ArraySource:
     levels = [
         ArrayLevel(group[dataset["path"]], axes) for dataset in multiscale["datasets"]
     ]
+    for level in levels:
+        check_chunks(level.array)
     channels = from_omero(attributes.get("omero", {}).get("channels", []))
     return ArraySource(
         path,

@@ -15,6 +15,8 @@ import zarr
 from numcodecs.abc import Codec
 from zarr.storage import LocalStore
 
+from spt_core.slides.zarr_chunks import check_while_unpacking
+
 _HEADER = struct.Struct("<BBBBIII")  # the last is the length of the whole chunk
 
 
@@ -48,6 +50,7 @@ def _refuse_no_file(path: Path) -> None:
 def open_zarr(folder: Path) -> Any:
     """The group or array of a folder, for reading."""
     _check_blosc()
+    check_while_unpacking()
     return zarr.open(_FilesOnly(folder, read_only=True), mode="r")
 
 

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import threading
 import time
 from collections.abc import Generator, Iterable, Sequence
@@ -51,6 +52,8 @@ Events = Generator[Any, None, None]
 def run_cells(bench: Bench, cells: Sequence[Cell]) -> Events:
     """Do those cells that have no result yet."""
     left = [cell for cell in cells if not bench.folder.is_done(cell)]
+    for cell in set(cells).difference(left):  # what a kill may have left of a run
+        shutil.rmtree(bench.folder.run(cell), ignore_errors=True)
     if not left:
         return
     clock = _Clock(len(cells), len(left))

@@ -190,7 +190,7 @@ def write_result(
     """Write ``RESULT.md`` and ``result.json``."""
     lines = [f"# {markdown(settings.title or 'What the study found')}", ""]
     for one in said:
-        lines += [one.replace("<", "&lt;").replace("[", "\\["), ""]
+        lines += [markdown(one), ""]
     rows: list[dict[str, Any]] = []
     if found is not None:
         lines += [

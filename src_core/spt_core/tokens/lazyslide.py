@@ -9,8 +9,6 @@ more is unpacked than its numbers take.
 import math
 import os
 import stat
-import struct
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.errors import InputError
+from spt_core.slides.zarr_chunks import SIZES, SPARE_BYTES
 from spt_core.tokens.foreign import ForeignFile
 from spt_core.tokens.lattice import likely_step
 from spt_core.tokens.lazyslide_tiles import read_tiles, tile_spec
@@ -30,8 +29,6 @@ from spt_core.tokens.tokens import TokenFacts
 ZARR, TABLES = ".zarr", "tables"
 _METADATA = (".zarray", "zarr.json")
 _LONGEST_METADATA = 2**20
-# What a chunk may take at once, where it is larger than the whole table.
-_CHUNK_BYTES = 2**28
 
 
 def is_lazyslide(path: Path) -> bool:
@@ -156,7 +153,7 @@ def open_checked(name: str, folder: Path) -> Any:
     )
     if expected > 2 * len(chunks) + 16:
         raise InputError(f"{name}: most of '{what}' is missing. Make it again.")
-    if chunk > max(size, _CHUNK_BYTES):
+    if chunk > max(size, SPARE_BYTES):
         raise InputError(f"{name}: a chunk of '{what}' is larger than all of it.")
     for path, stored in chunks.items():
         if _unpacked(path, stored, pack, chunk) > chunk:
@@ -191,7 +188,7 @@ def _packing(array: Any) -> str | None:
         )
         found.append(str(said.get("name") or said.get("id")).removeprefix("numcodecs."))
     serializer = type(array.serializer).__name__
-    if len(found) > 1 or (found and found[0] not in _SIZES) or "Shard" in serializer:
+    if len(found) > 1 or (found and found[0] not in SIZES) or "Shard" in serializer:
         raise ValueError(f"it is packed by {', '.join([serializer, *found])}")
     return found[0] if found else None
 
@@ -201,51 +198,4 @@ def _unpacked(path: Path, stored: int, pack: str | None, most: int) -> int:
     if pack is None:
         return stored
     with path.open("rb") as file:
-        return _SIZES[pack](file, most)
-
-
-def _by_blosc(file: Any, most: int) -> int:
-    head = file.read(16)
-    return struct.unpack_from("<I", head, 4)[0] if len(head) == 16 else 0
-
-
-def _by_lz4(file: Any, most: int) -> int:
-    head = file.read(4)
-    return struct.unpack("<I", head)[0] if len(head) == 4 else 0
-
-
-def _by_zstd(file: Any, most: int) -> int:
-    """The size in the frame's header; a frame without one is refused."""
-    head = file.read(18).ljust(18, b"\0")
-    flags = head[4]
-    at = 5 + (not flags & 0x20) + (0, 1, 2, 4)[flags & 3]
-    width = (1 if flags & 0x20 else 0, 2, 4, 8)[flags >> 6]
-    if not width:
-        return most + 1
-    size = int.from_bytes(head[at : at + width], "little")
-    return size + 256 if width == 2 else size
-
-
-def _by_deflate(file: Any, most: int) -> int:
-    """What it unpacks to, counted: gzip and zlib do not say."""
-    found, reader = 0, zlib.decompressobj(wbits=47)
-    data = file.read()
-    try:
-        while data and found <= most:
-            found += len(reader.decompress(data, 2**20))
-            data = reader.unconsumed_tail
-            if reader.eof:
-                data = reader.unused_data
-                reader = zlib.decompressobj(wbits=47)
-    except zlib.error:
-        pass  # zarr says what is wrong with it
-    return found
-
-
-_SIZES = {
-    "blosc": _by_blosc,
-    "lz4": _by_lz4,
-    "zstd": _by_zstd,
-    "gzip": _by_deflate,
-    "zlib": _by_deflate,
-}
+        return SIZES[pack](file, most)

@@ -73,6 +73,26 @@ def answer_of(page):
     return re.search(r'<p class="answer( doubt)?">(.*?)</p>', page).groups()
 
 
+# What users named
+
+
+def test_what_users_named_is_text(parts):
+    named = "<script>alert(1)</script>\" onload='x' <img src=x onerror=y> `z` |"
+    asked = replace(
+        parts,
+        called=named,
+        model_name=named,
+        command=shlex.join(["spt", "heatmap", named]),
+        prediction=replace(parts.prediction, classes=(named, named + "2")),
+        card=replace(parts.card, classes=(named, named + "2")),
+    )
+    page = report_page(asked)
+    assert "<script" not in page
+    assert "<img src=x" not in page
+    assert not re.search(r"<[^>]* on\w+=", page)
+    assert named in words_of(page)
+
+
 # The model
 
 
