@@ -1,15 +1,16 @@
 """Does learning without labels learn the tissue, or the scanner?
 
-    python benchmarks/site_learning.py paint choose final
+    python benchmarks/site_learning.py paint choose move final
     python benchmarks/site_learning.py table
 
 One cohort is painted, encoded by the bundled encoder and learned from; a second one,
 of other patients **and other sites**, is asked. The first cohort's slides vote (k = 10)
 or train a linear classifier. The site is asked for among the second cohort's own
-slides, without those of the patient. ``choose`` is of cohort seeds 0 and 1; ``final``
-is of cohorts that nobody looked at before, one slide per patient. ``earlier`` and
-``earlier choice``, of which the JSON keeps the results alone, are of the cohorts that
-the default was chosen on, and of the first that it was tried on then.
+slides, without those of the patient. ``choose`` is of cohort seeds 0 and 1, and so is
+``move``, with the default's own batches; ``final`` is of cohorts that nobody looked at
+before, one slide per patient. ``earlier`` and ``earlier choice``, of which the JSON
+keeps the results alone, are of the cohorts that the default was chosen on, and of the
+first that it was tried on then.
 What is in the JSON is not done again, so that a run may be killed.
 Each run keeps what it said of every slide: all tables, and their intervals over
 patients, come from the JSON.
@@ -107,6 +108,12 @@ TRIED: dict[str, tuple] = {
     "temperature 0.2": (partial(temperature, 0.2), {}),
     "temperature 0.5": (partial(temperature, 0.5), {}),
 }  # fmt: skip
+# How places are moved by the package itself, in the default's own batches.
+MOVED: dict[str, dict] = {
+    "default": {},
+    "turn, shift 16": {"turn": True, "shift": 16},
+    "shift 16": {"shift": 16},
+}
 # By more than one training seed, as the default: what looked as if it might help.
 OFTEN = {"flips, turns, shifts": 3, "mask alone": 2}
 # Of methods without negatives: VICReg's variance and BYOL's batch norms are then of
@@ -351,6 +358,17 @@ def choose(question: Question, seeds: range) -> None:
                 question.trained(("tried", words), "site", seed, **options)
 
 
+def move(question: Question, seeds: range) -> None:
+    """Whether moved places help the default too, which sees five times the views."""
+    for which in ("mean", "max"):
+        question.pooled(which, "no")
+    for seed in seeds:
+        for words, changes in MOVED.items():
+            options = {**AGAINST["negatives of the site"]}
+            options["views"] = replace(THE_PAPERS, **changes)
+            question.trained(("tried", words), "site", seed, **options)
+
+
 def compare(question: Question, seeds: range) -> None:
     """The final table: poolings, and each method by all training seeds."""
     for kind in KINDS:
@@ -364,7 +382,7 @@ def compare(question: Question, seeds: range) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "stages", nargs="*", default=["table"], help="paint, choose, final, table"
+        "stages", nargs="*", default=["table"], help="paint, choose, move, final, table"
     )
     parser.add_argument("--work", type=Path, default=ROOT / "build/sites")
     parser.add_argument("--regimes", nargs="+", default=list(REGIMES))
@@ -379,6 +397,8 @@ def main() -> None:
                 paint(args.work, name)
         elif stage == "choose":
             choose(Question(args.work, CHOOSE, results, stage), seeds)
+        elif stage == "move":
+            move(Question(args.work, CHOOSE, results, stage), seeds)
         elif stage == "final":
             for regime in args.regimes:
                 compare(Question(args.work, FINAL[regime], results, stage), seeds)

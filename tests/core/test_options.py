@@ -97,11 +97,14 @@ def test_options_reach_their_settings(tmp_path):
         [
             *(str(tmp_path), "--objective", "byol", "--out", "run", "--no-crop"),
             *("--mask-keep", "0.2", "0.4", "--max-tokens", "32", "--full-precision"),
+            *("--turn", "--shift", "16"),
             *("--lr", "0.001", "--dim", "64", "--labels", "labels.csv"),
         ]
     )
     settings = train_settings(args)
-    views = ViewSettings(crop=False, mask_keep=(0.2, 0.4), max_tokens=32)
+    views = ViewSettings(
+        crop=False, mask_keep=(0.2, 0.4), max_tokens=32, turn=True, shift=16
+    )
     assert settings.views == views
     assert not settings.mixed_precision
     assert settings.learning_rate == 0.001

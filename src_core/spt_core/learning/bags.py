@@ -35,7 +35,9 @@ def with_whole_bags(
     if settings.init:
         built = read_model_card(settings.init).architecture
         name, options = built.name, dict(built.options)
-    unchanged = replace(settings.views, views=THE_PAPERS.views) == THE_PAPERS
+    # A moved slide is still a whole one.
+    which = replace(settings.views, views=THE_PAPERS.views, turn=False, shift=0)
+    unchanged = which == THE_PAPERS
     if settings.objective != "classify" or name not in BASELINES or not unchanged:
         return settings, ""
     batch = int(settings.batch_size or 1)

@@ -12,7 +12,14 @@ from spt_core.errors import InputError
 from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.cohort import Cohort
 from spt_core.learning.settings import site_batches
-from spt_core.learning.views import Rows, ViewSettings, batch_views, view_generator
+from spt_core.learning.views import (
+    Places,
+    Rows,
+    ViewSettings,
+    batch_views,
+    move,
+    view_generator,
+)
 from spt_core.training.batch import (
     ViewBatch,
     ViewChunk,
@@ -94,16 +101,28 @@ class SlidePlan:
         mine = whole[self.rank * share : (self.rank + 1) * share]
         epoch = step // self.steps_per_epoch
         rngs = [view_generator(self.seed, epoch, int(slide)) for slide in mine]
-        rows = batch_views(
-            [self.cohort[int(slide)].p for slide in mine], rngs, self.view_settings
-        )
+        ps = [self.cohort[int(slide)].p for slide in mine]
+        rows = batch_views(ps, rngs, self.view_settings)
+        places = [
+            [
+                move(p[row], rng, self.view_settings)
+                for p, row, rng in zip(ps, view, rngs, strict=True)
+            ]
+            for view in rows
+        ]
         sets = None
         if self.cohort.augmented:
             count = 1 + len(self.cohort.augmented)
             drawn = [rng.integers(count, size=self.views) for rng in rngs]
             sets = np.stack(drawn, axis=1).ravel()
         chunks = padded_chunks(
-            self.cohort, mine, rows, size=self.chunk, device=self.device, sets=sets
+            self.cohort,
+            mine,
+            rows,
+            places,
+            size=self.chunk,
+            device=self.device,
+            sets=sets,
         )
         return ViewBatch(whole, self.views, chunks, (self.seed, step))
 
@@ -112,12 +131,15 @@ def padded_chunks(
     cohort: Cohort,
     slides: NDArray[np.int64],
     rows: list[list[Rows]],
+    places: list[list[Places]],
     *,
     size: int,
     device: torch.device,
     sets: NDArray[np.int64] | None = None,
 ) -> list[ViewChunk]:
     """Read and pad views, ``rows[view][slide]``, longest first in chunks.
+
+    ``places`` are what the encoder is told of where their tokens are.
 
     Views are of very different length. Chunks of similar ones waste a third less on
     padding than one tensor of them all, and change no result.
@@ -132,24 +154,25 @@ def padded_chunks(
     """
     sources = (cohort, *cohort.augmented)
     flat = [view for views in rows for view in views]
+    flat_places = [place for views in places for place in views]
     lengths = np.array([len(view) for view in flat])
     order = np.argsort(-lengths, kind="stable")
     chunks = []
     for start in range(0, len(order), size):
-        places = order[start : start + size]
-        n = int(lengths[places[0]])
-        x = np.zeros((len(places), n, cohort.dim), cohort.dtype)
-        p = np.zeros((len(places), n, 2), np.int32)
-        for line, place in enumerate(places):
-            source = sources[int(sets[place])] if sets is not None else cohort
-            slide, view = source[int(slides[place % len(slides)])], flat[place]
+        numbers = order[start : start + size]
+        n = int(lengths[numbers[0]])
+        x = np.zeros((len(numbers), n, cohort.dim), cohort.dtype)
+        p = np.zeros((len(numbers), n, 2), np.int32)
+        for line, number in enumerate(numbers):
+            source = sources[int(sets[number])] if sets is not None else cohort
+            slide, view = source[int(slides[number % len(slides)])], flat[number]
             slide.read(view, x[line, : len(view)])
-            p[line, : len(view)] = slide.p[view]
-        mask = np.arange(n) < lengths[places, None]
+            p[line, : len(view)] = flat_places[number]
+        mask = np.arange(n) < lengths[numbers, None]
         inputs = tuple(
             ready_to_copy(torch.from_numpy(array), device) for array in (x, p, mask)
         )
-        chunks.append(ViewChunk(torch.from_numpy(places), inputs))
+        chunks.append(ViewChunk(torch.from_numpy(numbers), inputs))
     return chunks
 
 

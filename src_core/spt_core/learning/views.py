@@ -1,6 +1,6 @@
-"""Views of a slide: split, crop and mask its tokens.
+"""Views of a slide: split, crop and mask its tokens, and move the places of the rest.
 
-Index first: all three need only coordinates, so a view is an array of row numbers into
+Index first: all of it needs only coordinates, so a view is an array of row numbers into
 the slide's tokens, and embeddings are read for those rows alone. Numpy with an explicit
 generator, so that a window can show exactly the views that training uses.
 """
@@ -18,6 +18,7 @@ from spt_core.hints import Hint, check
 
 Rows = NDArray[np.intp]  # row numbers of tokens, (m,)
 Members = NDArray[np.bool_]  # for each token whether it is in a view, (n,)
+Places = NDArray[np.integer]  # grid (row, col) of each token of a view, (m, 2)
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,24 @@ class ViewSettings:
             digits=0,
         ),
     ] = 64
+    turn: Annotated[
+        bool,
+        Hint(
+            "flip the positions of a view, or turn them by quarters, at random; the "
+            "patches stay as they are"
+        ),
+    ] = False
+    shift: Annotated[
+        int,
+        Hint(
+            "shift the positions of a view by up to so many grid cells at random",
+            minimum=0,
+            maximum=10_000,
+            unit="grid cells",
+            digits=0,
+            metavar="CELLS",
+        ),
+    ] = 0
 
     def __post_init__(self) -> None:
         check(self)
@@ -99,6 +118,8 @@ def slide_views(
     settings: ViewSettings = THE_PAPERS,
 ) -> list[Rows]:
     """Row numbers of each view of one slide; never empty.
+
+    Which tokens they are does not depend on whether their places are moved.
 
     Parameters
     ----------
@@ -161,6 +182,26 @@ def mask(rows: Rows, rng: np.random.Generator, settings: ViewSettings) -> Rows:
     share = keep_min + rng.random() * (keep_max - keep_min)
     size = int(min(max(share * len(rows), 1), settings.max_tokens))
     return np.sort(rng.choice(rows, size, replace=False, shuffle=False))
+
+
+def move(p: Places, rng: np.random.Generator, settings: ViewSettings) -> Places:
+    """Places of a view for the encoder: turned within their box, then shifted.
+
+    The generator is the one that the slide's rows were drawn from; it is drawn from
+    only where something moves.
+
+    Parameters
+    ----------
+    p : (m, 2) grid (row, col) of the tokens of one view
+    """
+    if settings.turn:
+        transposed, *mirrored = rng.random(3) < 0.5  # each of the 8 symmetries alike
+        low = p.min(axis=0)
+        inside = (p - low)[:, ::-1] if transposed else p - low
+        p = low + np.where(mirrored, inside.max(axis=0) - inside, inside)
+    if settings.shift:
+        p = p + rng.integers(-settings.shift, settings.shift, size=2, endpoint=True)
+    return p
 
 
 def batch_views(

@@ -86,6 +86,14 @@ def test_own_views_are_left_as_they_are(cohort, tmp_path, lengths):
     assert read_model_card(result.best).views == replace(own, views=1)
 
 
+def test_a_slide_whose_places_are_moved_is_whole(cohort, tmp_path, lengths):
+    moved = ViewSettings(turn=True, shift=16)
+    _, result = finish(train(baseline(cohort, tmp_path / "run", views=moved)))
+    assert set(lengths) == {TOKENS}
+    views = read_model_card(result.best).views
+    assert views == replace(moved, views=1, crop=False, mask=False)
+
+
 def test_the_transformer_learns_from_crops(cohort, tmp_path, lengths):
     finish(train(tiny(cohort, tmp_path / "run", "classify", epochs=1)))
     assert max(lengths) <= 64

@@ -66,7 +66,9 @@ FULL = ModelCard(
     ),
     classes=("a", "b"),
     objective="classify",
-    views=ViewSettings(views=1, crop_area=(60.0, 300.0), mask=False),
+    views=ViewSettings(
+        views=1, crop_area=(60.0, 300.0), mask=False, turn=True, shift=12
+    ),
     metrics=Metrics(20, 0.9, True, 0.6, 12.5),
     calibration=Calibration(2.0, 24, 3, 0.2, 0.1),
     judged_on=JudgedOn("others", 24, 13, 3, 0.9, 0.8, 0.7, 0.05),
@@ -120,6 +122,13 @@ def record(tmp_path):
 def test_a_card_is_read_as_it_was_written(tmp_path, card):
     path = written(tmp_path / "m.safetensors", model_metadata(card))
     assert read_model_card(path) == card
+
+
+def test_a_card_from_before_places_were_moved_says_that_none_were(tmp_path, record):
+    for name in ("turn", "shift"):
+        del record["views"][name]
+    views = read_model_card(write_record(tmp_path / "m.safetensors", record)).views
+    assert views == replace(FULL.views, turn=False, shift=0)
 
 
 def test_an_encoder_card_is_read_as_it_was_written(tmp_path):

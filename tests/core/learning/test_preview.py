@@ -1,5 +1,7 @@
 """What a window shows of views is what training uses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,13 +9,14 @@ import torch
 from spt_core.learning.batches import SlidePlan
 from spt_core.learning.cohort import open_cohort
 from spt_core.learning.preview import preview, suggested_crop
-from spt_core.learning.views import ViewSettings
+from spt_core.learning.views import ViewSettings, move, slide_views, view_generator
 from tests.core.studies.benchmarks import write_benchmark_cohort
 
 SETTINGS = (
     ViewSettings(crop_area=(9, 30), max_tokens=7),
     ViewSettings(split=False, crop_area=(9, 30)),
     ViewSettings(views=3, crop=False),
+    ViewSettings(crop_area=(9, 30), turn=True, shift=40),
 )
 
 
@@ -38,8 +41,34 @@ def test_a_preview_is_the_views_of_training(tmp_path, settings):
             )
             for view, rows in enumerate(found.rows):
                 x, p = used[view * len(slides) + number]
-                np.testing.assert_array_equal(p, cohort[slide].p[rows])
                 np.testing.assert_array_equal(x, cohort[slide].tokens()[rows])
+                if not settings.turn:
+                    np.testing.assert_array_equal(p, cohort[slide].p[rows])
+
+
+def test_training_moves_places_and_keeps_tokens(tmp_path):
+    """Each view by a draw of its own, after all that says which patches it has."""
+    folder = write_benchmark_cohort(tmp_path, patients=6, slides_each=1, sites=1)
+    cohort = open_cohort(folder / "features")
+    plain, moves = SETTINGS[0], replace(SETTINGS[0], turn=True, shift=40)
+    was, now = (
+        SlidePlan(cohort, one, batch=6, seed=3, device=torch.device("cpu")).make(1)
+        for one in (plain, moves)
+    )
+    for before, after in zip(was.chunks, now.chunks, strict=True):
+        torch.testing.assert_close(before.places, after.places, rtol=0, atol=0)
+        (x, _, mask), (moved_x, p, moved_mask) = before.inputs, after.inputs
+        assert torch.equal(x, moved_x)
+        assert torch.equal(mask, moved_mask)
+        for place, found, real in zip(after.places.tolist(), p, mask, strict=True):
+            view, number = divmod(place, 6)
+            slide = int(now.items[number])
+            rng = view_generator(3, 1, slide)
+            rows = slide_views(cohort[slide].p, rng, plain)
+            drawn = [move(cohort[slide].p[row], rng, moves) for row in rows]
+            np.testing.assert_array_equal(found[real].numpy(), drawn[view])
+            assert not found[~real].any()
+            assert not np.array_equal(drawn[view], cohort[slide].p[rows[view]])
 
 
 def test_counts_and_overlap():

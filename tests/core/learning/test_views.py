@@ -15,6 +15,7 @@ from spt_core.learning.views import (
     batch_views,
     crop,
     mask,
+    move,
     slide_views,
     split,
     view_generator,
@@ -166,6 +167,72 @@ def test_mask_keeps_every_token_equally_often():
     np.testing.assert_allclose(kept / kept.mean(), 1, atol=0.08)
 
 
+def symmetries(p):
+    """A view's places in all 8 positions of its box, by the names of the moves."""
+    row, col = (p - p.min(axis=0)).T
+    last_row, last_col = row.max(), col.max()
+    turned = {
+        "as it is": (row, col),
+        "quarter turn": (col, last_row - row),
+        "half turn": (last_row - row, last_col - col),
+        "three quarters": (last_col - col, row),
+        "upside down": (last_row - row, col),
+        "left to right": (row, last_col - col),
+        "diagonal": (col, row),
+        "other diagonal": (last_col - col, last_row - row),
+    }
+    return {name: np.stack(to, 1) + p.min(axis=0) for name, to in turned.items()}
+
+
+def test_a_turned_view_has_each_of_eight_symmetries_equally_often():
+    p = np.random.default_rng(0).integers(3, 40, (60, 2), dtype=np.int32)
+    expected, rng = symmetries(p), np.random.default_rng(1)
+    count = dict.fromkeys(expected, 0)
+    for _ in range(4000):
+        found = move(p, rng, ViewSettings(turn=True))
+        (name,) = (one for one, to in expected.items() if np.array_equal(found, to))
+        count[name] += 1
+    np.testing.assert_allclose(np.array(list(count.values())) / 4000, 1 / 8, atol=0.02)
+
+
+def test_shifts_are_uniform_in_both_directions():
+    p, rng = grid(5, 7) + 100, np.random.default_rng(0)
+    count = np.zeros((7, 7))
+    for _ in range(10_000):
+        by = move(p, rng, ViewSettings(shift=3)) - p
+        assert (by == by[0]).all()
+        count[tuple(by[0] + 3)] += 1  # an error beyond 3 either way
+    np.testing.assert_allclose(count / 10_000, 1 / 49, atol=0.006)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    n=st.integers(1, 60),
+    spread=st.integers(1, 500),
+    turn=switches,
+    shift=st.integers(0, 50),
+    seed=st.integers(0, 2**32),
+)
+def test_distances_within_a_moved_view_are_kept(n, spread, turn, shift, seed):
+    p = np.random.default_rng(seed).integers(0, spread, (n, 2), dtype=np.int32)
+    before = p.copy()
+    rng = np.random.default_rng(seed)
+    found = move(p, rng, ViewSettings(turn=turn, shift=shift))
+    np.testing.assert_array_equal(p, before)
+    for places in (found, p):
+        assert places.shape == (n, 2)
+    apart = [((one[:, None] - one[None]) ** 2).sum(axis=-1) for one in (p, found)]
+    np.testing.assert_array_equal(*apart)
+    away = np.abs(found.min(axis=0) - p.min(axis=0))
+    assert (away <= shift).all()
+
+
+def test_nothing_is_drawn_where_nothing_moves():
+    p, rng = grid(4, 4), np.random.default_rng(0)
+    assert move(p, rng, ViewSettings()) is p
+    assert rng.random() == np.random.default_rng(0).random()
+
+
 def test_a_slides_views_depend_on_nothing_but_seed_epoch_and_slide():
     ps = [grid(10, 10), grid(30, 40), grid(1, 1)]
     together = batch_views(ps, [view_generator(5, 2, i) for i in range(3)])
@@ -190,6 +257,8 @@ def test_generators_are_unlike_for_neighbouring_numbers():
 def test_wrong_settings_are_said_at_once():
     with pytest.raises(InputError, match=r"(?s)split_ratio.*mask_keep"):
         ViewSettings(split_ratio=1.2, mask_keep=(0.5, 2))
+    with pytest.raises(InputError, match="0 to 10000, not -1"):
+        ViewSettings(shift=-1)
     with pytest.raises(InputError, match="without tokens"):
         slide_views(np.zeros((0, 2), int), np.random.default_rng(0))
 
