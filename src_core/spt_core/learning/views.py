@@ -79,13 +79,15 @@ class ViewSettings:
         bool,
         Hint(
             "flip the positions of a view, or turn them by quarters, at random; the "
-            "patches stay as they are"
+            "patches stay as they are",
+            label="Turn positions",
         ),
     ] = False
     shift: Annotated[
         int,
         Hint(
-            "shift the positions of a view by up to so many grid cells at random",
+            "shift the positions of a view at random, by up to so many cells each way",
+            label="Shift positions",
             minimum=0,
             maximum=10_000,
             unit="grid cells",
