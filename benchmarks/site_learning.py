@@ -93,6 +93,10 @@ TRIED: dict[str, tuple] = {
     "flips and turns": (partial(moved_places, turned=True, shifted=False), {}),
     "shifts": (partial(moved_places, turned=False, shifted=True), {}),
     "flips, turns, shifts": (partial(moved_places, turned=True, shifted=True), {}),
+    "turn, shift 16": (
+        nullcontext, {"views": replace(THE_PAPERS, turn=True, shift=16)}
+    ),
+    "shift 16": (nullcontext, {"views": replace(THE_PAPERS, shift=16)}),
     "four views, half the steps": (nullcontext, four_views()),
     "two sizes, half the steps": (two_sizes, four_views()),
     "crops of 60 to 300": (
@@ -108,14 +112,10 @@ TRIED: dict[str, tuple] = {
     "temperature 0.2": (partial(temperature, 0.2), {}),
     "temperature 0.5": (partial(temperature, 0.5), {}),
 }  # fmt: skip
-# How places are moved by the package itself, in the default's own batches.
-MOVED: dict[str, dict] = {
-    "default": {},
-    "turn, shift 16": {"turn": True, "shift": 16},
-    "shift 16": {"shift": 16},
-}
 # By more than one training seed, as the default: what looked as if it might help.
-OFTEN = {"flips, turns, shifts": 3, "mask alone": 2}
+OFTEN = {"flips, turns, shifts": 3, "turn, shift 16": 3, "mask alone": 2}
+# And in the default's own batches.
+MOVED = ("default", "turn, shift 16", "shift 16", "flips, turns, shifts")
 # Of methods without negatives: VICReg's variance and BYOL's batch norms are then of
 # slides of one site.
 WITHOUT_NEGATIVES: dict[str, dict] = {
@@ -363,10 +363,11 @@ def move(question: Question, seeds: range) -> None:
     for which in ("mean", "max"):
         question.pooled(which, "no")
     for seed in seeds:
-        for words, changes in MOVED.items():
-            options = {**AGAINST["negatives of the site"]}
-            options["views"] = replace(THE_PAPERS, **changes)
-            question.trained(("tried", words), "site", seed, **options)
+        for words in MOVED:
+            views, changes = TRIED[words]
+            options = {**AGAINST["negatives of the site"], **changes}
+            with views():
+                question.trained(("tried", words), "site", seed, **options)
 
 
 def compare(question: Question, seeds: range) -> None:

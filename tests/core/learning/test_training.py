@@ -346,6 +346,16 @@ def test_wrong_settings_are_refused_before_anything_is_written(cohort, tmp_path)
         finish(resume(tmp_path / "nothing"))
 
 
+def test_a_configuration_from_before_places_were_moved_moves_none(cohort, tmp_path):
+    path, views = tmp_path / "config.yaml", ViewSettings(max_tokens=20)
+    tiny(cohort, tmp_path / "run", views=views).write(path)
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    older = [line for line in lines if line.split(":")[0] not in ("  turn", "  shift")]
+    assert len(older) == len(lines) - 2
+    path.write_text("".join(older), encoding="utf-8")
+    assert TrainSettings.read(path).views == views
+
+
 def test_no_labels_are_needed_to_pretrain(cohort, tmp_path):
     seen, result = finish(train(tiny(cohort, tmp_path / "run", labels=None, epochs=2)))
     looks = [event for event in seen if isinstance(event, Validation)]
