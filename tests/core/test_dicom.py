@@ -50,7 +50,6 @@ def _by_run_lengths(tile):
         (ImplicitVRLittleEndian, np.ndarray.tobytes),
         (JPEGLSLossless, imagecodecs.jpegls_encode),
         (RLELossless, _by_run_lengths),
-        # Written by other libraries than those that read them, but for JPEG XL.
         (JPEGLosslessSV1, partial(imagecodecs.jpeg8_encode, lossless=True)),
         (HTJ2KLossless, partial(imagecodecs.htj2k_encode, reversible=True)),
         (JPEG_XL_LOSSLESS, partial(imagecodecs.jpegxl_encode, lossless=True)),
