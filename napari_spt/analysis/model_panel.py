@@ -44,7 +44,7 @@ DOUBT = f"Made to try things out. {DEMONSTRATION}"
 _LINK = '<a href="{}" style="color: #3f86d9">{}</a>'
 INSTEAD = (
     f"Instead: {_LINK.format('tissue', 'map the tissue')} without a model, "
-    f"{_LINK.format('file', 'open one')}, or train one with “spt study”."
+    f"{_LINK.format('file', 'open one')}, or train one in the Train dock."
 )
 _RECENT = 6
 

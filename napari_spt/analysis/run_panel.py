@@ -19,7 +19,7 @@ OF_SITE = (RemarkKind.SITE_NOT_NAMED, RemarkKind.SITE_UNKNOWN)
 ANALYSE, MAP_TISSUE = "Analyse", "Map the tissue"
 NO_FIT = (
     "This model does not fit this slide: map the tissue without one, choose or open "
-    "another above, or train one with “spt study”."
+    "another above, or train one in the Train dock."
 )
 
 
