@@ -98,7 +98,7 @@ def test_without_another_model_it_says_what_can_be_done(open_dock, tmp_path, qtb
     write_svs(tmp_path / "a.svs", picture(700, 500))
     layer = open_slide(viewer, tmp_path / "a.svs")
     said = dock.model.doubt.text()
-    for part in ("map the tissue", "open one", "spt study"):
+    for part in ("map the tissue", "open one", "the Train dock"):
         assert part in said
     analysis = begun(dock, layer)
     failed = Failed(FailureKind.OTHER_ENCODER, "an encoder")
