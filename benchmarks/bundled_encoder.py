@@ -134,10 +134,10 @@ class Asked:
 Columns = dict[tuple[str, str], Asked]
 
 
-def breakhis_table(h, rows, repeats: int) -> Columns:
-    """By task and classifier, of the patients kept apart."""
+def breakhis_table(h, rows, repeats: int, apart: set[str]) -> Columns:
+    """By task and classifier, of these patients."""
     patients = np.array([row["patient"] for row in rows])
-    apart = sorted(kept_apart(rows))
+    apart = sorted(apart)
     answers: dict[tuple[str, str], np.ndarray] = {}
     truth = {}
     for task, column in (("8 subtypes", "subtype"), ("2 classes", "binary")):
@@ -232,7 +232,8 @@ def main() -> None:
     figures = Figures("bundled_encoder", mpp=MPP, seed=SEED, repeats=args.repeats)
     tables = {}
     for name, encoder in compared.items():
-        found = breakhis_table(features(encoder, fields), rows, args.repeats)
+        h = features(encoder, fields)
+        found = breakhis_table(h, rows, args.repeats, kept_apart(rows))
         found |= oral_table(features(encoder, mouths), oral_rows)
         tables[name] = found
         for (task, how), asked in found.items():

@@ -41,10 +41,10 @@ def sample(out: Path) -> None:
         rows = list(csv.DictReader(file))
     with (out / "taken.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
-        table.writerow(("slide", "patient", "split"))
+        table.writerow(("slide", "patient"))
         for row in rows:
-            split = "train" if row["slide"] in TAKEN else "test"
-            table.writerow((row["slide"], row["patient"], split))
+            if row["slide"] in TAKEN:
+                table.writerow((row["slide"], row["patient"]))
 
 
 def train(args: argparse.Namespace, out: Path) -> None:
@@ -60,7 +60,7 @@ def train(args: argparse.Namespace, out: Path) -> None:
         data / "tiles/oral",
         data / "slides/CMU-1-Small-Region.svs",
         data / "slides/tcga-cr-7395-01a-01-ts1.svs",
-        work / "sample",
+        *(work / "sample" / f"{name}.tif" for name in TAKEN),
         *("--table", work / "tables/breakhis.csv"),
         *("--table", work / "tables/oral.csv"),
         *("--table", work / "tables/slides.csv"),

@@ -6,7 +6,7 @@ from napari_spt.parts.widgets import text
 from spt_core.learning.model_card import ModelCard
 from spt_core.patches.encoder_card import EncoderCard
 from spt_core.patches.known import find_known
-from spt_core.studies.study_check import known_card
+from spt_core.studies.study_slides import known_card
 
 NO_LICENCE = "The model's file states no terms."
 TRAVEL = (

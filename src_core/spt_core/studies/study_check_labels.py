@@ -4,11 +4,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 
 from spt_core.studies.set_aside import MIN_PATIENTS
-from spt_core.studies.study_finding import About, Finding, doubtful, fine, stop
+from spt_core.studies.study_finding import About, Finding, doubtful, fine, some, stop
 from spt_core.studies.study_settings import StudySettings
 from spt_core.tokens.labels import Labels, SlideLabel
 
-SHOWN = 5
 # With fewer, intervals are so wide that they say little.
 FEW_PATIENTS = 30
 
@@ -47,7 +46,7 @@ def _names(
         yield doubtful(
             About.LABELS,
             f"{len(gone)} slides of the labels are not there, or cannot be used: "
-            f"{_some(gone)}.",
+            f"{some(gone)}.",
             "They are left out; see whether they are named as in the folder.",
         )
     bare = len(slides) - len(labelled)
@@ -129,7 +128,7 @@ def _classes(
     if scarce:
         yield doubtful(
             About.FOLDS,
-            f"{_some(scarce)}: fewer than {MIN_PATIENTS} {groups} to learn from in a "
+            f"{some(scarce)}: fewer than {MIN_PATIENTS} {groups} to learn from in a "
             "fold, so that none can be set aside to choose the number of steps by.",
             "The number of steps is fixed there; add patients where you can.",
         )
@@ -152,7 +151,7 @@ def _given_split(labelled: list[SlideLabel]) -> Iterator[Finding]:
         yield stop(
             About.FOLDS,
             "No slide of the split 'train' has the label "
-            f"{_some(sorted(map(str, classes - taught)))}.",
+            f"{some(sorted(map(str, classes - taught)))}.",
             "Give each class slides to learn from, or use --ignore-split.",
         )
     else:
@@ -185,21 +184,15 @@ def _sites(labelled: list[SlideLabel]) -> Iterator[Finding]:
     if single:
         yield doubtful(
             About.SITES,
-            f"All slides of {_some(single)} are of one site: its scanner and staining "
+            f"All slides of {some(single)} are of one site: its scanner and staining "
             "may be learned in place of the class.",
             "Add slides of it from other sites.",
         )
     elif alone:
         yield doubtful(
             About.SITES,
-            f"{len(alone)} of {len(at_site)} sites have one class only: "
-            f"{_some(alone)}.",
+            f"{len(alone)} of {len(at_site)} sites have one class only: {some(alone)}.",
             "See in the report what the model knows of the site.",
         )
     else:
         yield fine(About.SITES, f"{len(at_site)} sites, each with several classes.")
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+SHOWN = 5  # names in a sentence
+
 
 class Rank(StrEnum):
     """How much a finding matters."""
@@ -63,3 +65,9 @@ def doubtful(about: About, says: str, do: str) -> Finding:
 
 def stop(about: About, says: str, do: str = "") -> Finding:
     return Finding(Rank.STOPS, about, says, do)
+
+
+def some(names: list[str], between: str = ", ") -> str:
+    """The first few of them, and how many more there are."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return between.join(names[:SHOWN]) + more

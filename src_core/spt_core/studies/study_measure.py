@@ -9,9 +9,10 @@ from pathlib import Path
 from spt_core.errors import InputError
 from spt_core.events import Progress
 from spt_core.patches.encode import encode_slide
-from spt_core.studies.study_check import DIM, StudySlides, read_study_labels
+from spt_core.studies.study_check import read_study_labels
 from spt_core.studies.study_finding import About, Finding, doubtful, fine
 from spt_core.studies.study_settings import Goal, StudySettings
+from spt_core.studies.study_slides import DIM, StudySlides
 from spt_core.tokens import Labels, read_index
 from spt_core.tokens.finding import features_in, name_of
 
