@@ -90,11 +90,17 @@ def _table(found: dict, where: str) -> str:
     return "\n".join(lines)
 
 
-def _difference(cohort: dict, ours: list[dict], theirs: list[dict]) -> str:
-    """Of mean class accuracy in points, with its 95 % interval over patients."""
+def _difference(
+    cohort: dict, ours: list[dict], theirs: list[dict], few: str | None = None
+) -> str:
+    """Of mean class accuracy in points, with its 95 % interval over patients: by
+    nearest neighbours, or by linear classifiers of so few labelled patients."""
     y, patients = np.array(cohort["y"]), np.array(cohort["patient"])
     right = [
-        np.mean([run["knn right"] for run in runs], axis=0) for runs in (ours, theirs)
+        np.mean(
+            [run["few right"][few] if few else run["knn right"] for run in runs], axis=0
+        )
+        for runs in (ours, theirs)
     ]
     gain = right[0] - right[1]
     of_class = np.unique(y)[:, None] == y[None, :]  # (classes, slides)
@@ -110,17 +116,30 @@ def _difference(cohort: dict, ours: list[dict], theirs: list[dict]) -> str:
 
 
 def few_labels(found: dict) -> str:
-    """Accuracy of linear classifiers from 1, 2, 5 and 10 patients per class."""
-    lines = ["| method | 1 | 2 | 5 | 10 |", "|---|---|---|---|---|"]
+    """Accuracy of linear classifiers from 1, 2, 5 and 10 patients per class, and with
+    one patient what a method gains over the poolings."""
+    lines = [
+        "| method | 1 | 2 | 5 | 10 | 1, − mean | 1, − max |",
+        "|---|---|---|---|---|---|---|",
+    ]
     methods: dict[str, list[dict]] = {}
     for name, record in found["runs"].items():
         if "few" in record:
-            methods.setdefault(name.split("/seed ")[0], []).append(record["few"])
+            methods.setdefault(name.split("/seed ")[0], []).append(record)
     for name, runs in methods.items():
         cells = [
-            f"{100 * np.mean([run[n][0] for run in runs]):.1f}"
-            f" ± {100 * np.mean([run[n][1] for run in runs]):.1f}"
+            f"{100 * np.mean([run['few'][n][0] for run in runs]):.1f}"
+            f" ± {100 * np.mean([run['few'][n][1] for run in runs]):.1f}"
             for n in ("1", "2", "5", "10")
         ]
+        where = "/".join(name.split("/")[:2])
+        for pooling in ("mean/no", "max/no"):
+            base = methods.get(f"{where}/{pooling}", [])
+            both = runs + base
+            cells.append(
+                _difference(found["cohorts"][where], runs, base, few="1")
+                if base and base != runs and all("few right" in run for run in both)
+                else ""
+            )
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)

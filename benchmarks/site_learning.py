@@ -274,7 +274,7 @@ class Question:
         encoder = pooling_model(which, self.known).encoder
         h_known, h = self.embedded(encoder, kind)
         few = self.few_labels(h_known, h)
-        self.results.keep(name, {**self.judged(h_known, h), "few": few})
+        self.results.keep(name, {**self.judged(h_known, h), **few})
 
     def trained(self, parts: tuple[str, ...], kind: str, seed: int, **changes) -> None:
         name = self.name(*parts, f"seed {seed}")
@@ -303,17 +303,18 @@ class Question:
             own = _site_tables.scored(self.y, sites, own=said)
             record = {**record, **own}
         else:
-            record["few"] = self.few_labels(h_known, h)
+            record |= self.few_labels(h_known, h)
         self.results.keep(name, record)
 
-    def few_labels(self, h_known, h) -> dict[str, list[float]]:
-        """By labelled patients per class: mean and spread over 50 draws of them."""
+    def few_labels(self, h_known, h) -> dict[str, dict[str, list[float]]]:
+        """By labelled patients per class: mean and spread over 50 draws of them, and
+        in which share of the draws each slide was right."""
         patients = np.array(self.known.patients())
         scale = StandardScaler().fit(h_known)  # no label is needed for it
         known, asked = scale.transform(h_known), scale.transform(h)
-        found = {}
+        found: dict[str, dict[str, list[float]]] = {"few": {}, "few right": {}}
         for count in FEW:
-            shares = []
+            rights = []
             for draw in range(50):
                 rng = np.random.default_rng([count, draw])
                 rows = np.concatenate([
@@ -326,11 +327,13 @@ class Question:
                 ])  # fmt: skip
                 fitted = LogisticRegression(max_iter=2000)
                 fitted.fit(known[rows], self.y_known[rows])
-                right = fitted.predict(asked) == self.y
-                shares.append(
-                    np.mean([right[self.y == one].mean() for one in range(3)])
-                )
-            found[str(count)] = [float(np.mean(shares)), float(np.std(shares))]
+                rights.append(fitted.predict(asked) == self.y)
+            right = np.array(rights)  # (draws, slides)
+            shares = np.mean(
+                [right[:, self.y == one].mean(axis=1) for one in range(3)], axis=0
+            )
+            found["few"][str(count)] = [float(shares.mean()), float(shares.std())]
+            found["few right"][str(count)] = right.mean(axis=0).round(2).tolist()
         return found
 
 
