@@ -10,7 +10,6 @@ import torch
 
 from spt_core.learning import batches
 from spt_core.learning.views import slide_views
-from spt_core.training.objectives import SimCLR, VICReg
 
 LARGE, SMALL = (200, 400), (40, 120)  # grid cells
 
@@ -59,18 +58,4 @@ def two_sizes() -> Iterator[None]:
         return [list(view) for view in zip(*by_slide, strict=True)]
 
     with patch.object(batches, "batch_views", views):
-        yield
-
-
-@contextmanager
-def temperature(value: float) -> Iterator[None]:
-    """Of SimCLR's loss, which otherwise has 0.07."""
-    with patch.dict(SimCLR.__init__.__kwdefaults__, temperature=value):
-        yield
-
-
-@contextmanager
-def invariance(weight: float) -> Iterator[None]:
-    """Of VICReg's loss, in which it otherwise weighs 10."""
-    with patch.dict(VICReg.__init__.__kwdefaults__, invariance=weight):
         yield
