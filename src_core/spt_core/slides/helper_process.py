@@ -28,6 +28,7 @@ from spt_core.slides.openslide_helper import (
     SLOT_BYTES,
 )
 
+SCRIPT = Path(__file__).with_name("openslide_helper.py")
 # So many regions are read at a time.
 SLOTS = min(8, max(2, os.cpu_count() or 1))
 # A request that is not answered by then holds up its reader.
@@ -74,11 +75,10 @@ class HelperProcess:
 
     def __init__(self) -> None:
         memory, name, descriptors = _shared_memory(SLOTS * SLOT_BYTES)
-        # In no module's folder: a file beside the script must not be imported.
-        script = Path(__file__).with_name("openslide_helper.py")
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", str(script), name, str(SLOTS)],
+                # In no module's folder: a file beside it must not be imported.
+                [sys.executable, "-P", str(SCRIPT), name, str(SLOTS)],
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -235,10 +235,8 @@ class HelperProcess:
 
     def _watch(self) -> None:
         """End a helper that does not answer."""
-        while True:
+        while not self.is_lost:
             self._is_busy.wait()
-            if self.is_lost:
-                return
             time.sleep(_LOOK_EVERY)
             now = time.monotonic()
             with self._lock:
