@@ -217,12 +217,16 @@ def test_a_damaged_tile_is_told_once_and_the_rest_shows(viewer, tmp_path):
     assert (pixels == [200, 60, 60]).all(axis=-1).mean() > 0.001
 
 
-def test_a_tile_that_ends_its_reader_does_not_end_the_window(viewer, tmp_path, qtbot):
+def test_a_tile_that_ends_its_reader_does_not_end_the_window(
+    make_napari_viewer, tmp_path, qtbot
+):
+    viewer = make_napari_viewer(show=True)
     good, bad = write_dicom_that_crashes(tmp_path, picture(1500, 1200))
     notification_manager.records.clear()
     layer = open_here(viewer, bad)
-    viewer.camera.zoom = 2 / layer.scale[-1]
-    viewer.camera.center = (0, 384 * layer.scale[0], 640 * layer.scale[1])
+    camera = viewer.scene.camera
+    camera.zoom = 2 / layer.scale[-1]
+    camera.center = (0, 384 * layer.scale[0], 640 * layer.scale[1])
     qtbot.wait(100)
     shot = viewer.screenshot(canvas_only=True, flash=False)
     assert (shot[..., :3] == [200, 60, 60]).all(axis=-1).any()
