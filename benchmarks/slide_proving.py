@@ -60,8 +60,9 @@ def opening(slide: Path, count: int, figures: Figures) -> None:
                 shutil.copy(slide, path)
                 (proving.switch_on if kind == "helper" else proving.switch_off)()
                 began = time.perf_counter()
-                open_slide(path).close()
+                opened = open_slide(path)
                 took = time.perf_counter() - began
+                opened.close()
                 path.unlink()
                 if number >= 0:
                     seconds[kind].append(took)

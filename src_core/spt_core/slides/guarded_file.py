@@ -41,7 +41,7 @@ MOST_LOST = 50
 
 _Found = TypeVar("_Found")
 _Region = tuple[int, int, int, int, int]
-_Guilty = tuple[_Region, "ReaderLostError"]
+_Guilty = tuple[_Region, str, bool]  # how, and whether it was late
 
 
 class ReaderLostError(Exception):
@@ -185,9 +185,9 @@ class GuardedFile:
     def read(self, level: int, x: int, y: int, w: int, h: int) -> NDArray[np.uint8]:
         region = (level, x, y, w, h)
         guilty = _guilty.get(self._key, [])
-        for one, lost in guilty:
+        for one, how_lost, is_late in guilty:
             if _holds(region, one):
-                raise ReaderLostError(str(lost), is_late=lost.is_late)
+                raise ReaderLostError(how_lost, is_late=is_late)
         if len(guilty) >= MOST_LOST:
             raise ReaderLostError("it was lost too often by this file")
         seconds = SECONDS * max(1.0, w * h / _PIXELS)
@@ -198,7 +198,7 @@ class GuardedFile:
                 )
             )
         except ReaderLostError as lost:
-            _guilty.setdefault(self._key, []).append((region, lost))
+            _guilty.setdefault(self._key, []).append((region, str(lost), lost.is_late))
             raise
         _check(how, answer)
         return answer

@@ -35,8 +35,8 @@ SLOTS = min(8, max(2, os.cpu_count() or 1))
 SECONDS = 10.0
 _START_SECONDS = 60.0
 _LOOK_EVERY = 0.5
-# To be kept by the C library of Linux: asking the system for each region's memory
-# anew takes longer than decoding it.
+# The C library of Linux keeps so much memory: to ask the system for each region's anew
+# can take as long as to decode it.
 _KEEPS_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(64 * 2**20),
     "MALLOC_TRIM_THRESHOLD_": str(128 * 2**20),
@@ -158,21 +158,22 @@ class HelperProcess:
         numbers: tuple[int, ...],
         seconds: float,
     ) -> tuple[int, int]:
-        with self._lock:
-            seconds = seconds if self._is_ready else max(seconds, _START_SECONDS)
-            mine = _Waiting(time.monotonic() + seconds)
-            mine.bell.acquire()
-            self._waiting[slot] = mine
-            if not self._is_heard:
-                self._is_heard = True
-                mine.bell.release()
-            filled = (*numbers, 0, 0, 0, 0, 0)[:5]
-            with suppress(OSError, ValueError):  # then it is lost, and listening ends
-                if self.process.stdin is not None:
-                    self.process.stdin.write(REQUEST.pack(what, slot, file, *filled))
-        if not self._is_busy.is_set():
-            self._is_busy.set()
+        mine = _Waiting(self._until(seconds))
+        mine.bell.acquire()
+        filled = (*numbers, 0, 0, 0, 0, 0)[:5]
+        request = REQUEST.pack(what, slot, file, *filled)
         try:
+            with self._lock:
+                self._waiting[slot] = mine
+                if not self._is_heard:
+                    self._is_heard = True
+                    mine.bell.release()
+                # Where it is lost, who listens sees it.
+                with suppress(OSError, ValueError):
+                    if self.process.stdin is not None:
+                        self.process.stdin.write(request)
+            if not self._is_busy.is_set():
+                self._is_busy.set()
             mine.bell.acquire()
             if mine.answer is None and not mine.is_over:
                 self._listen(mine)
@@ -185,6 +186,12 @@ class HelperProcess:
             how = "it took too long" if mine.is_late else f"it ended with {code}"
             raise HelperLostError(how, is_late=mine.is_late)
         return mine.answer
+
+    def _until(self, seconds: float) -> float:
+        """When a request is late; the first ones wait for the helper's start too."""
+        return time.monotonic() + (
+            seconds if self._is_ready else max(seconds, _START_SECONDS)
+        )
 
     def _listen(self, mine: _Waiting) -> None:
         """Hand out answers until mine has come, then let another thread listen."""
