@@ -45,6 +45,7 @@ def main() -> None:
         slides.append(big_slide(folder / f"spt-big-{args.side}{ending}", args.side))
     for slide in slides:
         opening(slide, args.slides, figures)
+    opening_alone(slides[-1], 5 * args.slides, figures)
     first_opening(slides[-1], args.slides // 4, figures)
     for threads in (1, 2, 4):
         reading(slides[-1], args.rounds, threads, figures)
@@ -74,6 +75,24 @@ def opening(slide: Path, count: int, figures: Figures) -> None:
         figures.add(f"{words}, helper", helped * 1e3, "ms")
         goal = "at most 2: one more opening"
         figures.add(f"{words}, helper / at once", helped / once, goal=goal)
+
+
+def opening_alone(slide: Path, count: int, figures: Figures) -> None:
+    """Openslide's part of it, in a row, so that no process has to be woken first."""
+    seconds: dict[str, list[float]] = {"at once": [], "helper": []}
+    kinds = {"at once": OpenSlideFile, "helper": GuardedFile}
+    for _ in range(count):
+        for kind, opened in kinds.items():
+            began = time.perf_counter()
+            file = opened(slide)
+            seconds[kind].append(time.perf_counter() - began)
+            file.close()
+    once, helped = (statistics.median(found) * 1e3 for found in seconds.values())
+    figures.add("openslide alone, in a row, at once, median", once, "ms")
+    figures.add("openslide alone, in a row, helper, median", helped, "ms")
+    goal = "at most 2: one more opening"
+    name = "openslide alone, in a row, helper / at once"
+    figures.add(name, helped / once, goal=goal)
 
 
 FRESH = """

@@ -200,14 +200,14 @@ def test_what_holds_up_a_helper_is_to_blame_and_not_asked_in_parts(
     scn, bad_helper, monkeypatch
 ):
     asked = bad_helper(HANGS)
-    monkeypatch.setattr(guarded_file, "SECONDS", 0.5)
+    monkeypatch.setattr(guarded_file, "SECONDS", 4.0)
     whole = unguarded(scn)
     slide = open_slide(scn)
     began = time.monotonic()
     told = []
     slide.on_unreadable = told.append
     pixels = np.asarray(slide.pyramid[0][512:1024, 0:1536].compute())
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     assert [error.l0_xy for error in told] == [(512, 512)]
     assert "too long" in str(told[0])
     pixels[:, 512:1024] = whole[512:1024, 512:1024]
