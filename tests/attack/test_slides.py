@@ -54,12 +54,12 @@ def test_every_damaged_slide_is_a_sentence(tmp_path):
     (tmp_path / "bad").mkdir()
     table = forks.Table()
 
-    def with_proof(case):
+    def guarded(case):
         proving.switch_on()
         return case()
 
     for name, case in cases(slides, tmp_path / "bad", seed=4, count=25):
-        end = forks.run(lambda case=case: with_proof(case), seconds=120)
+        end = forks.run(lambda case=case: guarded(case), seconds=120)
         table.add("slides", name, *end)
     assert not table.failed, str(table)
 
