@@ -1,6 +1,7 @@
 """One napari window that is told what to do, line by line, and answers with times.
 
-It runs in our environment and in a peer's, so it imports nothing of ours.
+It runs in our environment and in a peer's, so it imports nothing of ours but to switch
+it off.
 """
 
 import json
@@ -20,6 +21,11 @@ def open_slide(viewer, plugin, path, side):
         data = [np.zeros((side // s, side // s, 3), np.uint8) for s in (1, 4, 16, 64)]
         viewer.add_image(data, rgb=True, multiscale=True, contrast_limits=(0, 255))
         return
+    if plugin == "unguarded":
+        from spt_core import proving
+
+        proving.switch_on = lambda: None
+        plugin = "napari-spt"
     viewer.open(path, plugin=plugin)
 
 

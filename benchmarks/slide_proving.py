@@ -1,22 +1,22 @@
-"""What it costs that a helper process opens each slide first, and what it would cost
-to let it read every region too.
+"""What it costs that a helper process opens and reads what openslide decodes.
 
 Opening: with and without the helper, by turns, each time a copy that nobody has
 opened; and the first one of a fresh process, from its start, where the helper starts
-too. Reading: what openslide decodes, in this process and by a process that hands
-pixels over in shared memory, by turns.
+too. Reading: 512 pixels a side at random places, from one thread and from several, by
+turns: with openslide here as simply as can be (``bare``), as we read where nothing
+guards us (``here``), and by the helper.
 """
 
 import argparse
-import multiprocessing
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from multiprocessing.connection import Connection
-from multiprocessing.shared_memory import SharedMemory
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,8 @@ from _big_slide import big_slide
 from _figures import Figures
 
 from spt_core import open_slide, proving
+from spt_core.slides.guarded_file import GuardedFile
+from spt_core.slides.openslide_file import OpenSlideFile
 
 TILE = 512
 
@@ -32,47 +34,65 @@ TILE = 512
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--side", type=int, default=8192)
-    parser.add_argument("--slides", type=int, default=20)
-    parser.add_argument("--reads", type=int, default=300)
+    parser.add_argument("--slides", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=40, help="of 12 reads a kind")
     parser.add_argument("--slide", type=Path, help="any slide that openslide reads")
     args = parser.parse_args()
     folder = Path(tempfile.gettempdir())
-    slide = args.slide or big_slide(folder / f"spt-big-{args.side}.svs", args.side)
-    figures = Figures("slide_proving", slides=args.slides, reads=args.reads, seed=0)
-    opening(slide, args.slides, figures)
-    first_opening(slide, args.slides, figures)
-    reading(slide, args.reads, figures)
+    figures = Figures("slide_proving", slides=args.slides, rounds=args.rounds, seed=0)
+    slides = [args.slide] if args.slide else []
+    for ending in () if slides else (".svs", ".scn"):
+        slides.append(big_slide(folder / f"spt-big-{args.side}{ending}", args.side))
+    for slide in slides:
+        opening(slide, args.slides, figures)
+    opening_alone(slides[-1], 5 * args.slides, figures)
+    first_opening(slides[-1], args.slides // 4, figures)
+    for threads in (1, 2, 4):
+        reading(slides[-1], args.rounds, threads, figures)
     figures.save()
 
 
 def opening(slide: Path, count: int, figures: Figures) -> None:
-    seconds: dict[str, list[float]] = {"at once": [], "helper": [], "proved": []}
+    seconds: dict[str, list[float]] = {"at once": [], "helper": []}
     with tempfile.TemporaryDirectory() as temporary:
         for number in range(-1, count):  # the first one starts the helper
-            kinds = list(seconds)
-            for kind in kinds[number % 3 :] + kinds[: number % 3]:
+            for kind in sorted(seconds, reverse=number % 2 > 0):
                 path = Path(temporary) / f"{kind}{number}{slide.suffix}"
                 shutil.copy(slide, path)
-                proving.switch_on()
-                if kind == "proved":
-                    proving.prove(path)
-                elif kind == "at once":
-                    proving.switch_off()
+                (proving.switch_on if kind == "helper" else proving.switch_off)()
                 began = time.perf_counter()
-                open_slide(path).close()
+                opened = open_slide(path)
                 took = time.perf_counter() - began
+                opened.close()
                 path.unlink()
                 if number >= 0:
                     seconds[kind].append(took)
     proving.switch_off()
-    median = {kind: statistics.median(found) for kind, found in seconds.items()}
-    figures.add("opening at once, median", median["at once"] * 1e3, "ms")
-    figures.add("opening with the helper, median", median["helper"] * 1e3, "ms")
-    figures.add("opening what is proved, median", median["proved"] * 1e3, "ms")
-    more = (median["helper"] - median["proved"]) * 1e3
-    figures.add("more for each slide", more, "ms", goal="at most one opening and 20 ms")
-    ratio = median["helper"] / median["at once"]
-    figures.add("with the helper / at once", ratio, goal="at most 2: one more opening")
+    for share, words in ((50, "median"), (10, "tenth percentile")):
+        once, helped = (float(np.percentile(v, share)) for v in seconds.values())
+        words = f"{slide.suffix[1:]}: opening, {words}"
+        figures.add(f"{words}, at once", once * 1e3, "ms")
+        figures.add(f"{words}, helper", helped * 1e3, "ms")
+        goal = "at most 2: one more opening"
+        figures.add(f"{words}, helper / at once", helped / once, goal=goal)
+
+
+def opening_alone(slide: Path, count: int, figures: Figures) -> None:
+    """Openslide's part of it, in a row, so that no process has to be woken first."""
+    seconds: dict[str, list[float]] = {"at once": [], "helper": []}
+    kinds = {"at once": OpenSlideFile, "helper": GuardedFile}
+    for _ in range(count):
+        for kind, opened in kinds.items():
+            began = time.perf_counter()
+            file = opened(slide)
+            seconds[kind].append(time.perf_counter() - began)
+            file.close()
+    once, helped = (statistics.median(found) * 1e3 for found in seconds.values())
+    figures.add("openslide alone, in a row, at once, median", once, "ms")
+    figures.add("openslide alone, in a row, helper, median", helped, "ms")
+    goal = "at most 2: one more opening"
+    name = "openslide alone, in a row, helper / at once"
+    figures.add(name, helped / once, goal=goal)
 
 
 FRESH = """
@@ -98,52 +118,56 @@ def first_opening(slide: Path, count: int, figures: Figures) -> None:
     figures.add("fresh process, with the helper / at once", helped / once)
 
 
-def reading(slide: Path, count: int, figures: Figures) -> None:
-    memory = SharedMemory(create=True, size=TILE * TILE * 4)
-    ours, theirs = multiprocessing.Pipe()
-    context = multiprocessing.get_context("spawn")
-    helper = context.Process(target=serve, args=(slide, memory.name, theirs))
-    helper.start()
-    ours.recv()
-    rng = np.random.default_rng(0)
-    direct, through = [], []
-    with openslide.OpenSlide(slide) as handle:
-        handle.set_cache(openslide.OpenSlideCache(0))
-        width, height = handle.dimensions
-        for _ in range(count):
-            place = int(rng.integers(width - TILE)), int(rng.integers(height - TILE))
-            began = time.perf_counter()
-            want = np.asarray(handle.read_region(place, 0, (TILE, TILE)))
-            direct.append(time.perf_counter() - began)
-            began = time.perf_counter()
-            ours.send(place)
-            ours.recv()
-            have = np.ndarray((TILE, TILE, 4), np.uint8, memory.buf).copy()
-            through.append(time.perf_counter() - began)
-            assert (want == have).all()
-    for name, found in (("here", direct), ("by the helper", through)):
-        least = 1e3 * float(np.percentile(found, 10))
-        figures.add(f"{TILE} pixels {name}, tenth percentile", least, "ms")
-    ours.send(None)
-    helper.join()
-    memory.close()
-    memory.unlink()
-    medians = statistics.median(direct), statistics.median(through)
-    figures.add(f"{TILE} pixels by openslide here, median", medians[0] * 1e3, "ms")
-    figures.add(f"{TILE} pixels by the helper, median", medians[1] * 1e3, "ms")
-    figures.add("by the helper / here", medians[1] / medians[0], goal="at most 1.15")
+def reading(slide: Path, rounds: int, threads: int, figures: Figures) -> None:
+    """Rounds of reads by each kind in turn; all kinds read the same places."""
+    bare = openslide.OpenSlide(slide)
+    bare.set_cache(openslide.OpenSlideCache(96 * 2**20))
+    here, guarded = OpenSlideFile(slide), GuardedFile(slide)
+    readers: dict[str, Callable[[tuple[int, int]], np.ndarray]] = {
+        "bare": lambda place: bare_read(bare, place),
+        "here": lambda place: as_pixels(here.read(0, *place, TILE, TILE)),
+        "helper": lambda place: as_pixels(guarded.read(0, *place, TILE, TILE)),
+    }
+    rng = np.random.default_rng(threads)
+    with closing(open_slide(slide)) as opened:
+        left, top, width, height = opened.bounds
+    first, last = (left, top), (left + width - TILE, top + height - TILE)
+    seconds: dict[str, list[float]] = {kind: [] for kind in readers}
+    with ThreadPoolExecutor(threads) as pool:
+        for number in range(-2, rounds):
+            places = rng.integers(first, last, (12, 2)).tolist()
+            kinds = list(readers)
+            sums: dict[str, list[int]] = {}
+            for kind in kinds[number % 3 :] + kinds[: number % 3]:
+                began = time.perf_counter()
+                found = list(pool.map(readers[kind], places))
+                took = (time.perf_counter() - began) / len(places)
+                if number >= 0:
+                    seconds[kind].append(took)
+                sums[kind] = [int(pixels.sum()) for pixels in found]
+            assert sums["bare"] == sums["here"] == sums["helper"], "other pixels"
+    here.close()
+    guarded.close()
+    words = f"{TILE} pixels, {threads} thread{'s' * (threads > 1)}"
+    for kind, values in seconds.items():
+        figures.add(f"{words}, {kind}, median", statistics.median(values) * 1e3, "ms")
+    for other in ("bare", "here"):
+        ratios = np.divide(seconds["helper"], seconds[other])
+        goal = "at most 1.15" if other == "bare" else ""
+        name = f"{words}, helper / {other}"
+        figures.add(f"{name}, median", float(np.median(ratios)), goal=goal)
+        least = [np.percentile(seconds[kind], 10) for kind in ("helper", other)]
+        figures.add(f"{name}, tenth percentiles", least[0] / least[1], goal=goal)
 
 
-def serve(slide: Path, name: str, pipe: Connection) -> None:
-    memory = SharedMemory(name)
-    with openslide.OpenSlide(slide) as handle:
-        handle.set_cache(openslide.OpenSlideCache(0))
-        pipe.send(None)
-        while (place := pipe.recv()) is not None:
-            pixels = np.asarray(handle.read_region(place, 0, (TILE, TILE)))
-            np.ndarray(pixels.shape, np.uint8, memory.buf)[:] = pixels
-            pipe.send(None)
-    memory.close()
+def bare_read(handle: openslide.OpenSlide, place: tuple[int, int]) -> np.ndarray:
+    rgba = handle.read_region(place, 0, (TILE, TILE))
+    assert rgba.getextrema()[3][0] == 255, "transparent parts need more work"
+    return np.asarray(rgba.convert("RGB"))
+
+
+def as_pixels(found: bytes | np.ndarray) -> np.ndarray:
+    return np.frombuffer(found, np.uint8).reshape(TILE, TILE, 3)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Opening, panning and zooming a large slide: ours, napari-wsi and bare openslide.
 
 All windows are alive at once and take turns at every step, so that a noisy machine
-disturbs them alike.
+disturbs them alike. With ``--guarded`` it is ours alone, on a slide that openslide
+decodes: by the helper process, and without it.
 """
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -26,7 +28,14 @@ HERE = Path(__file__).parent
 class Window:
     """A napari in a process of its own, on a screen of its own."""
 
-    def __init__(self, python: Path | str, plugin: str, slide: Path, side: int) -> None:
+    def __init__(
+        self,
+        python: Path | str,
+        plugin: str,
+        slide: Path,
+        side: int,
+        tree: Path | None = None,
+    ) -> None:
         screen = []
         if shutil.which("xvfb-run"):
             screen = ["xvfb-run", "-a", "-s", "-screen 0 1280x800x24"]
@@ -35,6 +44,7 @@ class Window:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, **({} if tree is None else path_to(tree))},
         )
         self._answer()
 
@@ -53,13 +63,24 @@ class Window:
         self.process.wait(30)
 
 
+def path_to(tree: Path) -> dict[str, str]:
+    return {"PYTHONPATH": f"{tree}{os.pathsep}{tree / 'src_core'}"}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--side", type=int, default=40_960)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--slide", type=Path, help="an Aperio-style slide of that side")
+    parser.add_argument(
+        "--guarded", action="store_true", help="with the helper and without, ours alone"
+    )
+    parser.add_argument("--before", type=Path, help="another state of our files, too")
     args = parser.parse_args()
     folder = Path(tempfile.gettempdir())
+    if args.guarded:
+        guarded(folder, args)
+        return
     slide = args.slide or big_slide(folder / f"spt-big-{args.side}.svs", args.side)
     peer = peer_python(
         "napari-wsi",
@@ -120,6 +141,56 @@ def main() -> None:
     for window in windows.values():
         window.close()
     figures.save()
+
+
+def guarded(folder: Path, args: argparse.Namespace) -> None:
+    """Opening, panning and zooming what openslide decodes, in three ways by turns."""
+    slide = args.slide or big_slide(folder / f"spt-big-{args.side}.scn", args.side)
+    ours = (sys.executable, "napari-spt", slide, args.side)
+    windows = {
+        "helper": Window(*ours),
+        "here": Window(sys.executable, "unguarded", slide, args.side),
+    }
+    if args.before:
+        windows["before"] = Window(*ours, tree=args.before.absolute())
+    figures = Figures("viewing_guarded", side=args.side, steps=args.steps, seed=0)
+    rng = np.random.default_rng(0)
+    margin = max(windows["helper"].ask(do="size").values())
+    names = list(windows)
+    times = {what: {name: [] for name in names} for what in ("open", "pan", "zoom")}
+    for what, found in times.items():
+        for step in range(6 if what == "open" else args.steps):
+            x, y = rng.integers(margin, args.side - margin, 2).tolist()
+            zoom = float(2.0 ** rng.uniform(-5, 0.5)) if what == "zoom" else 1
+            first = step % len(names)
+            for name in names[first:] + names[:first]:
+                if what == "open":
+                    answer = windows[name].ask(do="open")
+                else:
+                    answer = windows[name].ask(do="view", zoom=zoom, x=x, y=y)
+                found[name].append(answer["ms"])
+    for what, found in times.items():
+        for name, values in found.items():
+            figures.add(f"{what}, median, {name}", np.median(values), "ms")
+            figures.add(f"{what}, tenth percentile, {name}", least(values), "ms")
+        for other in names[1:]:
+            goal = "" if what == "open" else "<= 1.15"
+            ours, theirs = found["helper"], found[other]
+            ratio = np.median(ours) / np.median(theirs)
+            figures.add(f"{what}, medians, helper / {other}", ratio, goal=goal)
+            ratio = np.median(np.divide(ours, theirs))
+            figures.add(f"{what}, median ratio, helper / {other}", ratio, goal=goal)
+            ratio = least(ours) / least(theirs)
+            figures.add(f"{what}, tenth percentiles, helper / {other}", ratio)
+    for name, window in windows.items():
+        peak = window.ask(do="view", zoom=1, x=x, y=y)["mb"]
+        figures.add(f"peak memory above an empty viewer, {name}", peak, "MB")
+        window.close()
+    figures.save()
+
+
+def least(values: list[float]) -> float:
+    return float(np.percentile(values, 10))
 
 
 def report(figures: Figures, what: str, times: dict[str, list[float]]) -> None:

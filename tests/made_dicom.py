@@ -1,8 +1,11 @@
 """DICOM pictures for tests, written by pydicom."""
 
+import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
+import imagecodecs
 import numpy as np
 from pydicom.dataset import Dataset, FileDataset, FileMetaDataset
 from pydicom.encaps import encapsulate
@@ -11,6 +14,7 @@ from pydicom.uid import (
     UID,
     ExplicitVRLittleEndian,
     ImplicitVRLittleEndian,
+    JPEGBaseline8Bit,
     VLWholeSlideMicroscopyImageStorage,
     generate_uid,
 )
@@ -77,6 +81,24 @@ def write_dicom(
         how = {"implicit_vr": False, "little_endian": True, "force_encoding": True}
         dcmwrite(path, data, **how)
     return path
+
+
+def write_dicom_that_crashes(folder: Path, picture: np.ndarray) -> tuple[Path, Path]:
+    """Write a slide, and the same with one false bit in its table of tiles.
+
+    openslide 4.0 does not survive reading the tile that now seems to lie elsewhere: row
+    1, column 2, of a picture that is 6 tiles wide.
+    """
+    good, bad = folder / "good" / "a.dcm", folder / "bad" / "a.dcm"
+    encode = partial(imagecodecs.jpeg8_encode, level=90)
+    write_dicom(good, picture, syntax=JPEGBaseline8Bit, encode=encode)
+    content = bytearray(good.read_bytes())
+    table = content.index(b"\xe0\x7f\x10\x00OB") + 20
+    (offset,) = struct.unpack_from("<I", content, table + 4 * 8)
+    struct.pack_into("<I", content, table + 4 * 8, offset ^ 1 << 20)
+    bad.parent.mkdir(parents=True)
+    bad.write_bytes(content)
+    return good, bad
 
 
 def _tiles(picture: np.ndarray) -> list[np.ndarray]:

@@ -48,7 +48,7 @@ def label_cases(folder, count):
 
 
 def slide_cases(folder, count):
-    """Opened as a worker opens them, after the helper has proved them."""
+    """Read as the window reads them, by a helper where openslide does."""
     slides = [folder / name for name in ("a.tif", "b.svs", "c.tif", "d.ome.zarr")]
     write_tiff(slides[0], picture(700, 600), levels=2)
     write_svs(slides[1], picture(700, 600))
@@ -58,11 +58,11 @@ def slide_cases(folder, count):
         slides.append(path)
     for name, case in slide_files.cases(slides, folder, 15, count):
 
-        def proved(case=case):
+        def guarded(case=case):
             proving.switch_on()
             return case()
 
-        yield name, proved
+        yield name, guarded
 
 
 def real_slides():

@@ -5,11 +5,9 @@ import io
 import os
 import struct
 import sys
-import time
 from contextlib import closing, suppress
 
 import numpy as np
-import openslide
 import pytest
 import tifffile
 import zarr
@@ -30,13 +28,6 @@ from tests.made_slides import picture, write_ome_zarr, write_tiff
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="forks and limits")
 POSIX = pytest.mark.skipif(os.name == "nt", reason="Windows has no such files")
-
-
-@pytest.fixture
-def proved():
-    proving.switch_on()
-    yield
-    proving.switch_off()
 
 
 def a_slide(path, **options):
@@ -63,12 +54,12 @@ def test_every_damaged_slide_is_a_sentence(tmp_path):
     (tmp_path / "bad").mkdir()
     table = forks.Table()
 
-    def with_proof(case):
+    def guarded(case):
         proving.switch_on()
         return case()
 
     for name, case in cases(slides, tmp_path / "bad", seed=4, count=25):
-        end = forks.run(lambda case=case: with_proof(case), seconds=120)
+        end = forks.run(lambda case=case: guarded(case), seconds=120)
         table.add("slides", name, *end)
     assert not table.failed, str(table)
 
@@ -99,40 +90,6 @@ def test_directories_in_a_circle_are_said(tmp_path):
     (tmp_path / "bad.tif").write_bytes(content)
     with pytest.raises(InputError, match="in a circle"):
         open_slide(tmp_path / "bad.tif")
-
-
-def test_a_file_that_its_reader_does_not_survive_is_said(tmp_path, proved, monkeypatch):
-    good = a_slide(tmp_path / "good.tif")
-    open_slide(good).close()
-    asked = []
-    real = proving._ask
-    monkeypatch.setattr(proving, "_ask", lambda what: asked.append(what) or real(what))
-    open_slide(good).close()
-    assert not asked  # proved once
-    other = a_slide(tmp_path / "other.tif")
-    helper = proving._helper
-
-    def dies(what):
-        asked.append(what)
-        helper.process.kill()
-        helper.process.wait()
-        raise proving.ReaderLostError("it ended with -11")
-
-    monkeypatch.setattr(proving, "_ask", dies)
-    with pytest.raises(InputError, match="does not survive it"):
-        open_slide(other)
-    monkeypatch.setattr(proving, "_ask", real)
-    open_slide(other).close()  # another helper takes its place
-
-
-def test_a_helper_that_is_gone_is_a_lost_reader(tmp_path, proved):
-    a_slide(tmp_path / "a.tif")
-    proving.prove(tmp_path / "a.tif")
-    helper = proving._helper
-    helper.process.kill()
-    helper.process.wait()
-    with pytest.raises(proving.ReaderLostError):
-        helper.ask({"do": "open", "path": "x"})
 
 
 @POSIX
@@ -317,47 +274,3 @@ def peak_memory():
     import resource
 
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def test_the_helper_reads_all_of_what_is_shown_first(tmp_path, monkeypatch):
-    """A crash there would take the window down with every such slide."""
-    from spt_core.slides import prover
-
-    path = a_slide(tmp_path / "a.tif")
-    read = []
-    real = openslide.OpenSlide.read_region
-
-    def noting(self, place, level, size):
-        read.append((place, level, size))
-        return real(self, place, level, size)
-
-    monkeypatch.setattr(openslide.OpenSlide, "read_region", noting)
-    monkeypatch.setattr(prover, "_PIECE", 128)
-    monkeypatch.setattr(prover, "_PLAIN_TIFF_MAKERS", ())
-    monkeypatch.setattr(prover, "_say", lambda what: None)
-    monkeypatch.setattr(prover, "_READ_WHOLE", ("generic-tiff",))
-    prover._read_a_little(openslide.OpenSlide(path), time.monotonic())
-    with openslide.OpenSlide(path) as slide:
-        last = slide.level_count - 1
-        width, height = slide.level_dimensions[last]
-    pieces = [place for place, level, size in read if level == last and size[0] == 128]
-    assert len(set(pieces)) == -(-width // 128) * -(-height // 128)
-
-
-def test_the_helper_reads_no_longer_than_opening_takes(tmp_path, monkeypatch):
-    """But of DICOM, whose damaged frames openslide does not survive (above)."""
-    from spt_core.slides import prover
-
-    path, read = a_slide(tmp_path / "a.tif"), []
-
-    def slow(self, place, level, size):
-        read.append(place)
-        time.sleep(0.05)
-
-    monkeypatch.setattr(openslide.OpenSlide, "read_region", slow)
-    monkeypatch.setattr(prover, "_say", lambda what: None)
-    prover._read_a_little(openslide.OpenSlide(path), time.monotonic())
-    assert len(read) == 1
-    prover._read_a_little(openslide.OpenSlide(path), time.monotonic() - 0.08)
-    assert len(read) == 1 + 2
-    assert "dicom" in prover._READ_WHOLE

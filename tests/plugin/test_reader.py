@@ -14,6 +14,7 @@ from npe2 import plugin_manager as pm
 from napari_spt.slides.default_reader import set_default
 from napari_spt.slides.reader import get_reader
 from spt_core import open_slide
+from tests.made_dicom import write_dicom_that_crashes
 from tests.made_slides import (
     CASES,
     damage_tile,
@@ -214,6 +215,31 @@ def test_a_damaged_tile_is_told_once_and_the_rest_shows(viewer, tmp_path):
     assert "x 768, y 256" in told[0]
     assert "hatched" in told[0]
     assert (pixels == [200, 60, 60]).all(axis=-1).mean() > 0.001
+
+
+def test_a_tile_that_ends_its_reader_does_not_end_the_window(
+    make_napari_viewer, tmp_path, qtbot
+):
+    viewer = make_napari_viewer(show=True)
+    good, bad = write_dicom_that_crashes(tmp_path, picture(1500, 1200))
+    notification_manager.records.clear()
+    layer = open_here(viewer, bad)
+    camera = viewer.scene.camera
+    camera.zoom = 2 / layer.scale[-1]
+    camera.center = (0, 384 * layer.scale[0], 640 * layer.scale[1])
+    qtbot.wait(100)
+    shot = viewer.screenshot(canvas_only=True, flash=False)
+    assert (shot[..., :3] == [200, 60, 60]).all(axis=-1).any()
+    full = np.asarray(layer.data[0])
+    hatched = (full == [200, 60, 60]).all(axis=-1)
+    assert hatched[256:512, 512:768].any()
+    hatched[256:512, 512:768] = False
+    assert not hatched.any()
+    whole = np.asarray(open_slide(good).pyramid[0])
+    assert (full[512:] == whole[512:]).all()
+    told = [n.message for n in notification_manager.records if "hatched" in n.message]
+    assert len(told) == 1
+    assert "does not survive" in told[0]
 
 
 def test_starting_napari_loads_neither_torch_nor_openslide():

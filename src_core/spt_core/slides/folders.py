@@ -8,6 +8,8 @@ import openslide
 
 from spt_core import proving
 from spt_core.slides.array_source import is_ome_zarr
+from spt_core.slides.guarded_file import ReaderLostError
+from spt_core.slides.guarded_file import series_of as series_by_helper
 from spt_core.slides.names import is_slide_name
 
 _log = logging.getLogger(__name__)
@@ -85,8 +87,8 @@ def _is_one_series(firsts: dict[Path, str | None]) -> bool:
 def _series(path: Path) -> str | None:
     if proving.is_on():
         try:
-            found = proving.series_of(path)
-        except proving.ReaderLostError:
+            found = series_by_helper(path)
+        except ReaderLostError:
             return None
     else:
         try:

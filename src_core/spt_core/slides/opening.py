@@ -8,11 +8,11 @@ from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 import openslide
 import tifffile
 
-from spt_core import proving
 from spt_core.errors import InputError
 from spt_core.slides import slide_errors
 from spt_core.slides.array_source import is_ome_zarr, open_ome_zarr, open_tiff
 from spt_core.slides.folders import dicom_files, is_dicom, slides_in
+from spt_core.slides.guarded_file import ReaderLostError
 from spt_core.slides.openslide_source import OpenSlideSource
 from spt_core.slides.recipe import RecipeError, asked_recipe
 from spt_core.slides.slide import Slide
@@ -88,19 +88,8 @@ def open_slide(
 
 def _refuse_dangerous(path: Path, title: str) -> None:
     """Refuse a file that would take its reader down, or never end."""
-    if path.is_dir():
-        return
-    if wrong := wrong_with(path):
+    if not path.is_dir() and (wrong := wrong_with(path)):
         raise slide_errors.wrong_inside(title, wrong)
-    try:
-        proving.prove(path)
-    except OSError as error:
-        raise slide_errors.why_not(path, title, error) from error
-    except proving.ReaderLostError as error:
-        _log.warning("%s: %s", path, error)
-        raise slide_errors.wrong_inside(
-            title, "the library that reads it does not survive it"
-        ) from error
 
 
 def _release(slide: Slide, source: PixelSource) -> None:
@@ -153,6 +142,11 @@ def _open_source(path: Path, title: str, recipe: str | None) -> PixelSource:
     source = None
     try:
         source = OpenSlideSource.try_open(path)
+    except ReaderLostError as error:
+        _log.warning("%s: %s", path, error)
+        raise slide_errors.wrong_inside(
+            title, "the library that reads it does not survive it"
+        ) from error
     except PermissionError as error:
         raise slide_errors.not_allowed(title, error) from error
     except (openslide.OpenSlideError, OSError, ValueError) as error:

@@ -2,9 +2,8 @@
 
 import logging
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from threading import Lock
 from typing import Self
 
 import numpy as np
@@ -12,15 +11,15 @@ import openslide
 import tifffile
 from PIL import Image
 
+from spt_core import proving
 from spt_core.slides.channels import pick
+from spt_core.slides.guarded_file import GuardedFile, ReaderLostError
+from spt_core.slides.openslide_file import CACHE_BYTES, OpenSlideFile
 from spt_core.slides.recipe import RGB_RECIPE, picture_channels
 from spt_core.slides.source import Pixels, UnreadableRegionError
 from spt_core.slides.tiff_tiles import MissingTileError, TiffTiles, cut_short
 from spt_core.slides.tile_cache import TileCache
 
-CACHE_BYTES = 96 * 2**20
-# Below this median brightness (of 255) the coarsest level is a dark-field image.
-_DARK = 64
 # In files of these makers a level is a plain grid of TIFF tiles, from (0, 0) on.
 _PLAIN_TIFF_MAKERS = ("aperio", "generic-tiff")
 
@@ -28,7 +27,10 @@ _log = logging.getLogger(__name__)
 
 
 class OpenSlideSource:
-    """One openslide handle with a bounded cache, safe to read from many threads."""
+    """A file that openslide opens, read by it or, tile by tile, without it.
+
+    Where this process must not be lost (``spt_core.proving``), a helper asks openslide.
+    """
 
     reader = "openslide"
 
@@ -36,12 +38,11 @@ class OpenSlideSource:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = Lock()
-        self._handle = self._open()
-        properties = self._handle.properties
+        self._file = (GuardedFile if proving.is_on() else OpenSlideFile)(path)
+        properties = self._file.properties
         self.vendor = properties.get(openslide.PROPERTY_NAME_VENDOR, "unknown")
-        self.level_dimensions = self._handle.level_dimensions
-        self.level_downsamples = self._handle.level_downsamples
+        self.level_dimensions = self._file.level_dimensions
+        self.level_downsamples = self._file.level_downsamples
         self.tile_sizes = tuple(
             (
                 int(properties.get(f"openslide.level[{level}].tile-width", 0)),
@@ -57,7 +58,6 @@ class OpenSlideSource:
         self.notes: list[str] = []
         self.recipe = RGB_RECIPE
         self._chosen: tuple[int, ...] = ()
-        self._background: tuple[int, int, int] | None = None
         self._tiff: tifffile.TiffFile | None = None
         self._tiles: dict[int, TiffTiles] = {}
         if self.vendor in _PLAIN_TIFF_MAKERS:
@@ -97,79 +97,35 @@ class OpenSlideSource:
         return self._read_through_openslide(level, x, y, w, h)
 
     def all_properties(self) -> Mapping[str, str]:
-        return self._handle.properties
+        return self._file.properties
 
     def associated_images(self) -> Mapping[str, Image.Image]:
-        return self._handle.associated_images
+        return _Pictures(self._file)
 
     def close(self) -> None:
-        self._handle.close()
+        self._file.close()
         if self._tiff is not None:
             self._tiff.close()
-
-    def _open(self) -> openslide.OpenSlide:
-        handle = openslide.OpenSlide(self.path)
-        handle.set_cache(openslide.OpenSlideCache(CACHE_BYTES))
-        return handle
 
     def _read_through_openslide(
         self, level: int, x: int, y: int, w: int, h: int
     ) -> Pixels:
-        downsample = self.level_downsamples[level]
-        l0_xy = (round(x * downsample), round(y * downsample))
-        handle = self._handle
         try:
-            return self._read_with(handle, l0_xy, level, (w, h))
-        except openslide.OpenSlideError:
-            self._replace(handle)
-        # After one error a handle answers nothing any more, so this one may have failed
-        # because of another thread's region: ask a handle of our own.
-        try:
-            with openslide.OpenSlide(self.path) as own:
-                return self._read_with(own, l0_xy, level, (w, h))
-        except (openslide.OpenSlideError, OSError) as error:
+            found = self._file.read(level, x, y, w, h)
+        except (openslide.OpenSlideError, ReaderLostError, OSError) as error:
+            downsample = self.level_downsamples[level]
+            l0_xy = (round(x * downsample), round(y * downsample))
             l0_size = (round(w * downsample), round(h * downsample))
-            reason = str(error) if self.path.exists() else "the file is gone"
-            raise UnreadableRegionError(self.path, l0_xy, l0_size, reason) from error
-
-    def _read_with(
-        self,
-        handle: openslide.OpenSlide,
-        l0_xy: tuple[int, int],
-        level: int,
-        size: tuple[int, int],
-    ) -> Pixels:
-        rgba = handle.read_region(l0_xy, level, size)
-        if rgba.getextrema()[3][0] < 255:
-            paper = Image.new("RGBA", rgba.size, (*self._paper(handle), 255))
-            rgba = Image.alpha_composite(paper, rgba)
-        return np.asarray(rgba.convert("RGB"))
-
-    def _replace(self, broken: openslide.OpenSlide) -> None:
-        """Open the file again for the reads to come.
-
-        The broken handle is left to the garbage collector, because other threads may
-        be inside it.
-        """
-        with self._lock:
-            if self._handle is broken:
-                try:
-                    self._handle = self._open()
-                except (openslide.OpenSlideError, OSError) as error:
-                    _log.debug("%s cannot be opened again: %s", self.path, error)
-
-    def _paper(self, handle: openslide.OpenSlide) -> tuple[int, int, int]:
-        """The colour of transparent parts: white, or black in a dark-field slide."""
-        if self._background is None:
-            level = len(self.level_dimensions) - 1
-            width, height = self.level_dimensions[level]
-            rgba = np.asarray(
-                handle.read_region((0, 0), level, (min(width, 2048), min(height, 2048)))
-            )
-            opaque = rgba[rgba[..., 3] == 255][:, :3]
-            dark = opaque.size > 0 and np.median(opaque.max(axis=1)) < _DARK
-            self._background = (0, 0, 0) if dark else (255, 255, 255)
-        return self._background
+            reason, is_whole = str(error), False
+            if isinstance(error, ReaderLostError):
+                reason = f"the library that reads it does not survive it: {error}"
+                is_whole = error.is_late
+            if not self.path.exists():
+                reason = "the file is gone"
+            raise UnreadableRegionError(
+                self.path, l0_xy, l0_size, reason, is_whole=is_whole
+            ) from error
+        return np.frombuffer(found, np.uint8).reshape(h, w, 3)
 
     def _find_plain_levels(self) -> None:
         """Match openslide's levels with TIFF pages that can be decoded directly."""
@@ -223,6 +179,27 @@ class OpenSlideSource:
             _log.debug("%s: level %d not read directly: %s", self.path, level, error)
             return False
         return bool(np.abs(ours - theirs).max() <= 1)
+
+
+class _Pictures(Mapping[str, Image.Image]):
+    """Label, macro and the like, each read when it is looked up."""
+
+    def __init__(self, file: OpenSlideFile | GuardedFile) -> None:
+        self._file = file
+
+    def __getitem__(self, name: str) -> Image.Image:
+        if name not in self._file.picture_names:
+            raise KeyError(name)
+        try:
+            return self._file.picture(name)
+        except ReaderLostError as error:
+            raise openslide.OpenSlideError(str(error)) from error
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._file.picture_names)
+
+    def __len__(self) -> int:
+        return len(self._file.picture_names)
 
 
 def _number(text: str | None) -> float | None:

@@ -156,8 +156,8 @@ def _fill(
         here = np.s_[top : top + rows, left : left + cols]
         try:
             rgb[here] = chunk(top, left, rows, cols)
-        except UnreadableRegionError:
-            if side <= smallest:
+        except UnreadableRegionError as error:
+            if side <= smallest or error.is_whole:
                 unreadable[here] = True
                 return
             half = -(-side // 2)

@@ -289,7 +289,8 @@ class Slide:
                 self._source.level_dimensions[file_level],
             )
             tw, th = tw // 2, th // 2
-            if (w <= tw and h <= th) or not self.path.exists():
+            is_small = w <= tw and h <= th
+            if is_small or error.is_whole or not self.path.exists():
                 self._report(error)
                 return _hatch(x, y, w, h)
         # Quarter it by the tiles' own lattice, so that only the damage is hatched.

@@ -12,15 +12,25 @@ Pixels = NDArray[np.uint8]
 
 
 class UnreadableRegionError(OSError):
-    """A part of a slide that cannot be decoded, with its place in level-0 pixels."""
+    """A part of a slide that cannot be decoded, with its place in level-0 pixels.
+
+    ``is_whole`` where it costs too much to ask for its parts, to see which are damaged.
+    """
 
     def __init__(
-        self, path: Path, l0_xy: tuple[int, int], l0_size: tuple[int, int], reason: str
+        self,
+        path: Path,
+        l0_xy: tuple[int, int],
+        l0_size: tuple[int, int],
+        reason: str,
+        *,
+        is_whole: bool = False,
     ) -> None:
         self.path = path
         self.l0_xy = l0_xy
         self.l0_size = l0_size
         self.reason = reason
+        self.is_whole = is_whole
         super().__init__(self.sentence(path.name))
 
     def sentence(self, title: str) -> str:
