@@ -23,8 +23,9 @@ from spt_core.learning.model_file import save_model
 from spt_core.learning.monitor import SlideMonitor
 from spt_core.learning.settings import BASELINES, TrainSettings
 from spt_core.learning.standardising import Standardiser
-from spt_core.training.batch import BatchPlan, ViewBatch
+from spt_core.training.batch import ViewBatch
 from spt_core.training.objectives import Classify, SimCLR
+from spt_core.training.objectives.simclr import level_of_chance
 from spt_core.training.processes import Processes
 from spt_core.training.run_folder import RunFolder
 from spt_core.training.signals import Validation
@@ -95,7 +96,7 @@ class SlideTrainingTask:
             mixed=settings.mixed_precision,
         )
         batch = int(settings.batch_size or 1) // processes.world * processes.world
-        self.plan: BatchPlan = SlidePlan(
+        self.plan = SlidePlan(
             learned_from,
             settings.views,
             batch,
@@ -112,11 +113,20 @@ class SlideTrainingTask:
             numbers = learned_from.class_numbers()
             self.labels = torch.from_numpy(numbers).to(device)
         elif isinstance(self.objective, SimCLR):
-            self.labels = _kept_apart(settings, learned_from)
-            self.labels = None if self.labels is None else self.labels.to(device)
+            self.labels = kept_apart(settings, learned_from)
+            if self.labels is not None:
+                self.objective.chance = self._level_of_chance(self.labels)
+                self.labels = self.labels.to(device)
         self.monitor = SlideMonitor(cohort, settings.seed)
         self.growth = Growth(run.path, self.monitor, self.steps)
         self.chosen_by = _chosen_by(settings, self.monitor)
+
+    def _level_of_chance(self, groups: torch.Tensor) -> float:
+        """The mean over an epoch's batches, which differ in whom they keep apart."""
+        steps = range(self.plan.steps_per_epoch)
+        batches = (groups[self.plan.slides(step)] for step in steps)
+        views = self.plan.views
+        return float(np.mean([level_of_chance(one, views) for one in batches]))
 
     def _chunk(self) -> int:
         """Views in one tensor."""
@@ -196,7 +206,7 @@ class SlideTrainingTask:
         )
 
 
-def _kept_apart(settings: TrainSettings, cohort: Cohort) -> torch.Tensor | None:
+def kept_apart(settings: TrainSettings, cohort: Cohort) -> torch.Tensor | None:
     """For each slide the numbers of its patient and its site, (slides, 2).
 
     What SimCLR is told: slides of one patient are no negatives, and with
