@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path,
         help="model file that standardises tokens per site")  # fmt: skip
-    add("site", metavar="NAME", help="what the site is called")
+    add("site", metavar="NAME", type=str.strip, help="what the site is called")
     add("features", metavar="FEATURES", nargs="+", type=Path,
         help="feature files of its slides, or a folder of them")  # fmt: skip
     add("--out", metavar="FILE", type=Path,
@@ -38,8 +38,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     model = load_model(args.model)
     files = [path for given in args.features for path in feature_files(given)]
     slides = open_cohort(list(dict.fromkeys(files)))
-    for remark in slides.remarks:
-        console.say(remark)
+    for note in slides.notes():
+        console.note(note)
     model, notes = add_site(model, args.site, slides, replace_known=args.replace)
     for note in notes:
         console.say(note)
