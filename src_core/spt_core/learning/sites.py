@@ -132,7 +132,9 @@ def settle_sites(
         notes.append("Tokens are standardised by the mean and spread of their slide.")
     negatives = settings.negatives
     if negatives is None:
-        negatives = ALL if resumed else usual_negatives(settings, kind, learned_from)
+        negatives = (
+            ALL if resumed else usual_negatives(settings.objective, kind, learned_from)
+        )
         if negatives == SITE:
             notes.append("Slides are kept apart from others of their site alone.")
     settings = replace(settings, standardise=kind, negatives=negatives)
@@ -186,7 +188,7 @@ def usual_kind(
     return NONE
 
 
-def usual_negatives(settings: TrainSettings, kind: str, cohort: Cohort) -> str:
+def usual_negatives(objective: str, kind: str, cohort: Cohort) -> str:
     """Whom SimCLR keeps slides apart from where nobody says.
 
     Slides of one site differ by their tissue alone: among them the scanner is nothing
@@ -194,7 +196,7 @@ def usual_negatives(settings: TrainSettings, kind: str, cohort: Cohort) -> str:
     """
     sites = {slide.site for slide in cohort}
     enough = len(cohort) >= NEGATIVES_PER_SITE * len(sites)
-    return SITE if settings.objective == "simclr" and kind == SITE and enough else ALL
+    return SITE if objective == "simclr" and kind == SITE and enough else ALL
 
 
 def _site_tells_class(cohort: Cohort) -> bool:

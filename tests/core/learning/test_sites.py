@@ -123,6 +123,18 @@ def test_statistics_are_those_of_all_tokens_of_a_site(site_cohort, by_default):
         np.testing.assert_allclose(scale.std, x.std(0), rtol=1e-4)
 
 
+def test_what_hardly_varies_is_not_blown_up():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, DIM)).astype(np.float32)
+    x[:, 3] = 1e3 / 3
+    scaled = own_scale(x)(x)
+    assert np.isfinite(scaled).all()
+    np.testing.assert_allclose(scaled[:, 3], 0, atol=1e-2)
+    # A single token, or many of one kind, tell nothing of a spread.
+    for alike in (x[:1], np.repeat(x[:1], 9, axis=0)):
+        np.testing.assert_array_equal(own_scale(alike)(alike), np.zeros_like(alike))
+
+
 def test_alike_in_training_prediction_and_maps(site_cohort, classified):
     """Bitwise the tokens, and bitwise the embedding of the whole slide."""
     model = load_model(classified.last)
