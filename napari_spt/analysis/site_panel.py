@@ -45,6 +45,11 @@ class SitePanel(Panel):
         self.list = QComboBox()
         self.list.setAccessibleName("Site of this slide")
         self.list.setToolTip("Where this slide was stained and scanned")
+        # A long name would make the dock as wide as itself.
+        self.list.setSizeAdjustPolicy(
+            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        )
+        self.list.setMinimumContentsLength(9)
         self.again = text(AGAIN, "What to do now that the site is said")
         self.box.addWidget(self.words)
         self.box.addWidget(self.list)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from qtpy.QtCore import Qt
 from qtpy.QtTest import QTest
+from qtpy.QtWidgets import QApplication
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
@@ -160,9 +161,12 @@ def test_two_slides_of_two_sites(open_dock, sample, elsewhere, site_model, qtbot
     dock.site.dialog.reject()
     # What was said for another model stays in sight, and can be learned.
     dock.tracker.pick(one)
-    dock.state.state_site("nowhere")
+    dock.state.state_site("nowhere")  # a long name, with what is said of it
     dock.site.refresh()
     assert dock.site.list.currentText() == f"nowhere ({UNKNOWN})"
+    # The dock is no wider for it: what it holds would be cut off at its right.
+    QApplication.processEvents()
+    assert dock.scroll.widget().width() <= dock.scroll.viewport().width()
     choose(dock, LEARN)
     assert dock.site.dialog.name.text() == "nowhere"
     assert ticks(dock.site.dialog)[0] == ("sample", True)

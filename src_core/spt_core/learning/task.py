@@ -23,7 +23,7 @@ from spt_core.learning.model_file import save_model
 from spt_core.learning.monitor import SlideMonitor
 from spt_core.learning.settings import BASELINES, TrainSettings
 from spt_core.learning.standardising import Standardiser
-from spt_core.training.batch import ViewBatch
+from spt_core.training.batch import BatchPlan, ViewBatch
 from spt_core.training.objectives import Classify, SimCLR
 from spt_core.training.objectives.simclr import level_of_chance
 from spt_core.training.processes import Processes
@@ -96,7 +96,7 @@ class SlideTrainingTask:
             mixed=settings.mixed_precision,
         )
         batch = int(settings.batch_size or 1) // processes.world * processes.world
-        self.plan = SlidePlan(
+        plan = SlidePlan(
             learned_from,
             settings.views,
             batch,
@@ -107,7 +107,8 @@ class SlideTrainingTask:
             world=processes.world,
             by_site=settings.site_batches,
         )
-        self.steps = int(settings.epochs or 1) * self.plan.steps_per_epoch
+        self.plan: BatchPlan = plan
+        self.steps = int(settings.epochs or 1) * plan.steps_per_epoch
         self.labels: torch.Tensor | None = None
         if self.objective.needs_labels:
             numbers = learned_from.class_numbers()
@@ -115,18 +116,11 @@ class SlideTrainingTask:
         elif isinstance(self.objective, SimCLR):
             self.labels = kept_apart(settings, learned_from)
             if self.labels is not None:
-                self.objective.chance = self._level_of_chance(self.labels)
+                self.objective.chance = _level_of_chance(plan, self.labels)
                 self.labels = self.labels.to(device)
         self.monitor = SlideMonitor(cohort, settings.seed)
         self.growth = Growth(run.path, self.monitor, self.steps)
         self.chosen_by = _chosen_by(settings, self.monitor)
-
-    def _level_of_chance(self, groups: torch.Tensor) -> float:
-        """The mean over an epoch's batches, which differ in whom they keep apart."""
-        steps = range(self.plan.steps_per_epoch)
-        batches = (groups[self.plan.slides(step)] for step in steps)
-        views = self.plan.views
-        return float(np.mean([level_of_chance(one, views) for one in batches]))
 
     def _chunk(self) -> int:
         """Views in one tensor."""
@@ -220,6 +214,12 @@ def kept_apart(settings: TrainSettings, cohort: Cohort) -> torch.Tensor | None:
             return None
         sites = np.zeros_like(sites)
     return torch.from_numpy(np.stack([np.array(patients), sites], axis=1))
+
+
+def _level_of_chance(plan: SlidePlan, groups: torch.Tensor) -> float:
+    """The mean over an epoch's batches, which differ in whom they keep apart."""
+    batches = (groups[plan.slides(step)] for step in range(plan.steps_per_epoch))
+    return float(np.mean([level_of_chance(one, plan.views) for one in batches]))
 
 
 def _chosen_by(settings: TrainSettings, monitor: SlideMonitor) -> str:
