@@ -17,7 +17,7 @@ from spt_core.bundled import slide_model_path
 from spt_core.insight.results import RemarkKind, Verdict
 from spt_core.learning.model_card import read_model_card
 from spt_core.sample import write_sample_slide
-from tests.plugin.dock_tools import jargon_in, open_slide, wait_ended, words_of
+from tests.plugin.dock_tools import SLOW, jargon_in, open_slide, wait_ended, words_of
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_site_is_chosen_and_learned(open_dock, sample, site_model, qtbot):
     QTest.keyClicks(dialog.name, " there")
     assert not dialog.trouble.isVisible()
     QTest.keyClick(dialog.name, Qt.Key.Key_Return)
-    qtbot.waitUntil(lambda: "there" in listed(dock), timeout=60_000)
+    qtbot.waitUntil(lambda: "there" in listed(dock), timeout=SLOW)
     assert dock.state.site == "there"
     assert dock.site.list.currentText() == "there"
     assert dock.site.again.isVisible()
@@ -139,7 +139,7 @@ def test_two_slides_of_two_sites(open_dock, sample, elsewhere, site_model, qtbot
     dialog.list.item(0).setCheckState(Qt.CheckState.Unchecked)
     QTest.keyClicks(dialog.name, "there")
     QTest.mouseClick(dialog.learn, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: "there" in listed(dock), timeout=60_000)
+    qtbot.waitUntil(lambda: "there" in listed(dock), timeout=SLOW)
     sites = {one.name: one for one in read_model_card(site_model).standardising.sites}
     assert sites["there"].slides == 1
     assert dock.state.site == "there"
