@@ -251,7 +251,7 @@ class CardDialog(QDialog):
         box.addWidget(_text(f'<span style="font-size:large">{card.title}</span>'))
         for title, words in rows:
             box.addWidget(_text(f"<b>{title}</b><br>{words}"))
-        details = "<br>".join(f"{name}: {value}" for name, value in card.details)
+        details = "<br>".join(f"{name}: {escape(v)}" for name, v in card.details)
         box.addWidget(_text(f"<b>Details</b><br>{details}"))
         box.addWidget(_text(NOT_FOR_DIAGNOSIS))
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)

@@ -18,7 +18,7 @@ from napari_spt.slide_map.lists_panel import ListsPanel
 from napari_spt.slide_map.map_panel import MapPanel
 from napari_spt.slide_map.slide_files import likely_folders, slide_files
 from napari_spt.slide_map.source_panel import SourcePanel, Sources
-from napari_spt.slide_map.words import EMPTY, learned_words
+from napari_spt.slide_map.words import EMPTY, learned_words, site_words
 from napari_spt.slides.open_command import open_slides
 from napari_spt.slides.slide_source import slide_source
 from napari_spt.slides.slide_table import table_of
@@ -108,7 +108,7 @@ class SlideMapDock(SideDock):
         sources = self.sources
         sources.features_chosen.connect(self._on_features)
         sources.model_chosen.connect(self._on_model)
-        sources.labels_chosen.connect(self._read_labels)
+        sources.labels_chosen.connect(self._on_labels)
         sources.slides_chosen.connect(self._find_files)
         self.draw.clicked.connect(self.draw_map)
         self.cancel.clicked.connect(self._cancel)
@@ -138,6 +138,11 @@ class SlideMapDock(SideDock):
     def _on_model(self) -> None:
         if self.map is not None or self._asked is not None:
             self.draw_map()
+
+    def _on_labels(self) -> None:
+        self._read_labels()
+        if self.sources.sources.model is not None:
+            self._on_model()  # it may have to know where slides are from
 
     def _forget(self) -> None:
         post().forget(self._asked)
@@ -187,7 +192,11 @@ class SlideMapDock(SideDock):
         post().forget(self._asked)
         self.trouble.setText("")
         request = MapSlides(
-            found.features, found.features.name, found.model, maps_folder()
+            found.features,
+            found.features.name,
+            found.model,
+            maps_folder(),
+            labels=found.labels if self.labels else None,
         )
         self._asked = post().ask(request, self._on_reply, user=id(self))
         self.says.setText("Beginning…")
@@ -228,7 +237,8 @@ class SlideMapDock(SideDock):
             return
         self.view.show_map(self.map, self.labels)
         self.lists.show_map(self.map, self.labels)
-        self.warning.setText(learned_words(self.map))
+        said = (site_words(self.map), learned_words(self.map))
+        self.warning.setText(" ".join(filter(None, said)))
         self.warning.setVisible(bool(self.warning.text()))
 
     def _show_state(self) -> None:

@@ -35,6 +35,18 @@ def learned_words(found: MapOfSlides) -> str:
     )
 
 
+def site_words(found: MapOfSlides) -> str:
+    """A warning where a model had to do without a slide's site."""
+    if not found.by_themselves:
+        return ""
+    some = "all" if found.by_themselves == len(found) else f"{found.by_themselves}"
+    return (
+        "This model judges a slide among others of its site. It does not know the site "
+        f"of {some} of these slides and took each by itself alone: choose labels with "
+        "a column “site”."
+    )
+
+
 def slide_lines(
     row: int, found: MapOfSlides, labels: Labels | None, coloured: Sequence[str] = ()
 ) -> list[str]:

@@ -120,6 +120,15 @@ def test_site_and_other_columns_are_kept(tmp_path):
     assert labels.by_slide["b"].site is None
 
 
+def test_sites_that_are_written_alike_are_remarked(tmp_path):
+    rows = ["a,x,Site A", "b,x,site a ", "c,y,site-b", "d,y,site-b"]
+    table = "\n".join(["slide,label,site", *rows]) + "\n"
+    labels = read_labels(written(tmp_path, table))
+    (said,) = labels.remarks
+    assert "Site A and site a." in said
+    assert "site-b" not in said
+
+
 def test_a_blank_split_is_train(tmp_path):
     rows = "slide,label,patient,split\na,x,p1,test\nb,y,p2,\n"
     labels = read_labels(written(tmp_path, rows))

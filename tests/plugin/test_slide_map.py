@@ -2,6 +2,7 @@
 
 import csv
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -273,6 +274,15 @@ def test_answers_about_learned_slides_are_no_proof(drawn):
     dock._on_reply(SlidesMapped(many(40)))
     assert "learned from 20 of these slides" in dock.warning.text()
     assert dock.warning.isVisible()
+
+
+def test_slides_that_were_judged_without_their_site_are_said(drawn):
+    _, dock = drawn
+    assert "site" not in dock.warning.text()
+    dock._take(replace(dock.map, by_themselves=3))
+    assert dock.warning.isVisible()
+    assert "the site of 3 of these slides" in dock.warning.text()
+    assert not jargon_in([dock.warning.text()])
 
 
 def test_ten_thousand_slides_stay_fluid(drawn):

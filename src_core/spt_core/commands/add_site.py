@@ -5,6 +5,7 @@ from pathlib import Path
 
 from spt_core.commands.console import Console
 from spt_core.errors import InputError
+from spt_core.events import Note
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 
 
@@ -16,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path,
         help="model file that standardises tokens per site")  # fmt: skip
-    add("site", metavar="NAME", help="what the site is called")
+    add("site", metavar="NAME", type=str.strip, help="what the site is called")
     add("features", metavar="FEATURES", nargs="+", type=Path,
         help="feature files of its slides, or a folder of them")  # fmt: skip
     add("--out", metavar="FILE", type=Path,
@@ -38,11 +39,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
     model = load_model(args.model)
     files = [path for given in args.features for path in feature_files(given)]
     slides = open_cohort(list(dict.fromkeys(files)))
-    for remark in slides.remarks:
-        console.say(remark)
-    model, notes = add_site(model, args.site, slides, replace_known=args.replace)
-    for note in notes:
-        console.say(note)
+    model, said = add_site(model, args.site, slides, replace_known=args.replace)
+    for note in (*slides.notes(), *map(Note, said)):
+        console.note(note)
     save_model(out, model)
     names = model.card.standardising.site_names
     console.say(f"{out} knows {len(names)} sites: {', '.join(names)}.")

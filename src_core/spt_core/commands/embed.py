@@ -33,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--labels", metavar="CSV", type=Path,
         help="table with columns slide and site, for models that standardise tokens "
         "per site")  # fmt: skip
-    add("--site", metavar="NAME", help="the same where all slides are from one site")
+    add("--site", metavar="NAME", type=str.strip,
+        help="the same where all slides are from one site")  # fmt: skip
     add_options(parser, EncodeSettings, "device")
 
 

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, EvaluateOptions, "folds", "repeats")
     add("--ignore-split", action="store_true",
         help="ask all slides in folds, whatever the labels say of splits")  # fmt: skip
-    add("--site", metavar="NAME",
+    add("--site", metavar="NAME", type=str.strip,
         help="where slides are from whose site the labels do not state, for models "
         "that standardise tokens per site")  # fmt: skip
     add("--include-slide-name", action="store_true",

@@ -169,7 +169,7 @@ def _find(predictor: Predictor, given: "Input") -> Generator[Any, None, "Finding
         slide_mpp=args.slide_mpp,
         mpp_from_user=mpp_from_user,
         title=prediction.name if args.include_slide_name else None,
-        command=_command(args, given),
+        command=_command(predictor, given),
     )
     if len(prediction) == 0 or prediction.probabilities is None:
         return findings
@@ -186,8 +186,9 @@ def _find(predictor: Predictor, given: "Input") -> Generator[Any, None, "Finding
     return findings
 
 
-def _command(args: argparse.Namespace, given: "Input") -> str:
+def _command(predictor: Predictor, given: "Input") -> str:
     """The command that does the same, without the names of slide and features."""
+    args = predictor.args
     from spt_core.insight.reproducing import FEATURES_WORD, SLIDE_WORD, command_again
 
     options = ["--margin", f"{args.margin:g}", "--stride", str(args.stride)]
@@ -197,8 +198,9 @@ def _command(args: argparse.Namespace, given: "Input") -> str:
         ("--include-slide-name", args.include_slide_name),
     ):
         options += [option] if chosen else []
-    if args.site is not None:
-        options += ["--site", args.site]
+    site = predictor.site_of(given)
+    if site is not None:
+        options += ["--site", site]
     if args.slide is not None:
         options += ["--slide", SLIDE_WORD]
     if args.slide_mpp is not None:

@@ -122,6 +122,7 @@ def add_site_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--site",
         metavar="NAME",
+        type=str.strip,
         help="where the slides are from, for models that standardise tokens per site "
         "(default: the column 'site' of --labels)",
     )

@@ -16,6 +16,7 @@ from spt_core.engine.protocol import (
 )
 from spt_core.insight.slide_map import MapOfSlides
 from spt_core.studies.slide_mapping import map_slides
+from spt_core.tokens import read_labels
 
 
 def slides_mapped(request: MapSlides, loaded: LoadedModels) -> Work:
@@ -29,7 +30,14 @@ def slides_mapped(request: MapSlides, loaded: LoadedModels) -> Work:
             file = bundled.slide_model_path()
         model_hash = hashlib.sha256(file.read_bytes()).hexdigest()
     yield Working(Step.EMBEDDING_SLIDES)
-    work = map_slides(request.features, model, model_hash=model_hash, kept=request.maps)
+    labels = read_labels(request.labels) if request.labels else None
+    work = map_slides(
+        request.features,
+        model,
+        model_hash=model_hash,
+        kept=request.maps,
+        labels=labels,
+    )
     step = Step.EMBEDDING_SLIDES
     with closing(work):
         while True:

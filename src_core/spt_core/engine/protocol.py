@@ -107,7 +107,8 @@ class CheckFaithfulness:
 class MapSlides:
     """Say which slides of a folder of features are alike, by a model or without one.
 
-    ``maps`` is the folder that keeps maps; None keeps none.
+    ``maps`` is the folder that keeps maps; None keeps none. ``labels`` say where the
+    slides are from, for models whose tokens are standardised per site.
     """
 
     features: Path
@@ -115,6 +116,7 @@ class MapSlides:
     model: Path | None = None
     maps: Path | None = None
     device: str | None = None
+    labels: Path | None = None
 
 
 Request = Analyse | MapTissue | AskWithout | CheckFaithfulness | MapSlides

@@ -303,6 +303,8 @@ def _command(findings: Findings) -> str:
         return ""
     mpp = findings.slide_mpp
     options = [] if mpp is None else ["--slide-mpp", f"{mpp:g}"]
+    if findings.prediction.facts.site is not None:
+        options += ["--site", findings.prediction.facts.site]
     return command_again(findings.model, SLIDE_WORD, options)
 
 

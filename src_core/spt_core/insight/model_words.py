@@ -5,9 +5,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from spt_core.learning.model_card import Calibration, ModelCard, read_model_card
+from spt_core.learning.model_card import (
+    SITE,
+    SLIDE,
+    Calibration,
+    ModelCard,
+    read_model_card,
+)
 
 DEMONSTRATION = "On a real slide its answer means nothing."
+SHOWN = 12  # of sites
 _MEASURES = {"accuracy": "accuracy", "auc": "area under the curve", "f1": "F1"}
 
 
@@ -89,6 +96,15 @@ class ModelWords:
         return f"{tokens.patch_size} px at {tokens.mpp:g} µm"
 
     @property
+    def standardised(self) -> str:
+        """Among what a slide is judged; empty where that is nothing."""
+        found = self.card.standardising
+        if found.kind != SITE:
+            return "per slide" if found.kind == SLIDE else ""
+        names, more = found.site_names[:SHOWN], len(found.site_names) - SHOWN
+        return f"per site ({_listed([*names, *([f'{more} more'] * (more > 0))])})"
+
+    @property
     def details(self) -> list[tuple[str, str]]:
         """What a researcher asks for, by name."""
         card = self.card
@@ -99,6 +115,7 @@ class ModelWords:
             ("Stain", card.tokens.stain),
             ("Channels", card.tokens.channels),
             ("Objective", card.objective),
+            ("Standardised", self.standardised),
             ("Version", card.version),
             ("Licence", card.licence.partition(";")[0]),
             ("Patch encoder's terms", ", ".join(card.encoder_terms)),

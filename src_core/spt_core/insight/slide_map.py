@@ -32,6 +32,9 @@ class MapOfSlides:
         Whether the model has learned from the slide.
     unusual : (n,)
         How far each is from its neighbours, in times of what is usual.
+    by_themselves
+        Slides that were judged by themselves alone, by a model that judges a slide
+        among others of its site.
     """
 
     names: tuple[str, ...]
@@ -43,6 +46,7 @@ class MapOfSlides:
     shares: NDArray[np.float32] | None
     learned: NDArray[np.bool_]
     unusual: NDArray[np.float32]
+    by_themselves: int = 0
 
     def __len__(self) -> int:
         return len(self.names)

@@ -43,8 +43,9 @@ def add_site(
     after = Standardiser(replace(before.card, sites=sites), {**before.scales, **scales})
     notes = []
     if len(slides) < FEWEST_SLIDES:
+        few = "1 slide" if len(slides) == 1 else f"{len(slides)} slides"
         notes.append(
-            f"From {len(slides)} slides the statistics are as much of their tissue as "
-            f"of the scanner: {FEWEST_SLIDES} or more are better."
+            f"From {few} the site's mean and spread are as much of the tissue as of "
+            f"the scanner: {FEWEST_SLIDES} or more are better."
         )
     return model.standardised_by(after), notes

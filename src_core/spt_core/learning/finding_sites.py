@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from spt_core.errors import InputError
 from spt_core.learning.cohort import Cohort
+from spt_core.learning.standardising import FEWEST_SLIDES as FEWEST_OF_SITE
 from spt_core.learning.standardising import spread_tokens
 
 MOST_SITES = 12
@@ -22,7 +23,7 @@ def find_sites(cohort: Cohort, *, seed: int = 0) -> list[str]:
     """A name for each slide's group: ``found-1`` for the largest, and so on.
 
     k-means of the slides' mean tokens on their main axes; the number of groups, from 2
-    to 12 with three slides each on average, has the highest silhouette.
+    to 12 with three slides in each, has the highest silhouette.
     """
     from sklearn.cluster import KMeans
     from sklearn.metrics import silhouette_score
@@ -41,7 +42,9 @@ def find_sites(cohort: Cohort, *, seed: int = 0) -> list[str]:
     best, groups = -1.0, np.zeros(n, int)
     for count in range(2, min(MOST_SITES, n // 3) + 1):
         found = KMeans(count, n_init=10, random_state=seed).fit_predict(points)
-        if len(np.unique(found)) < 2:
+        # Two slides that are like no others are no site.
+        sizes = np.unique(found, return_counts=True)[1]
+        if len(sizes) < 2 or sizes.min() < FEWEST_OF_SITE:
             continue
         score = float(silhouette_score(points, found))
         if score > best:

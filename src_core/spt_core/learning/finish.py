@@ -179,6 +179,8 @@ def _card(task: "SlideTrainingTask", step: int) -> ModelCard:
             weight_decay=settings.weight_decay,
             head=settings.head,
             seed=settings.seed,
+            site_batches=settings.site_batches,
+            negatives=settings.negatives if settings.objective == "simclr" else None,
             from_pretrained=settings.init is not None,
             frozen_encoder=settings.freeze,
             epoch_chosen_by=LAST,

@@ -119,6 +119,11 @@ class TrainingSummary:
         before cards stated them.
     epochs, steps, batch_size, learning_rate, weight_decay, head, seed
         The settings of the run.
+    site_batches
+        Whether each batch was of slides of one site.
+    negatives
+        Which other slides SimCLR kept each apart from: ``all`` or those of its
+        ``site``; None for other objectives, and where the file does not say.
     from_pretrained
         Whether it began from another model.
     frozen_encoder
@@ -146,6 +151,8 @@ class TrainingSummary:
     weight_decay: float | None = None
     head: str | None = None
     seed: int | None = None
+    site_batches: bool = False
+    negatives: str | None = None
     from_pretrained: bool = False
     frozen_encoder: bool = False
     epoch_chosen_by: str | None = None

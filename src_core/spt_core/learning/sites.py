@@ -25,6 +25,11 @@ from spt_core.learning.standardising import (
 )
 
 SHOWN = 12
+_HOW = {
+    SITE: "standardised per site",
+    SLIDE: "standardised per slide",
+    NONE: "as they are",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +108,8 @@ def settle_sites(
         kind = NONE if resumed else usual_kind(learned_from, notes, start)
     elif start is not None and kind != start.kind:
         notes.append(
-            f"The model that this run starts from takes tokens standardised by "
-            f"{start.kind}, this one by {kind}: it has to learn them anew."
+            f"The model that this run starts from takes tokens {_HOW[start.kind]}, "
+            f"this one {_HOW[kind]}: it has to learn them anew."
         )
     by = fit_standardiser(kind, learned_from, settings.sites or LABELS)
     if kind == SITE:
@@ -114,15 +119,22 @@ def settle_sites(
         few = [one.name for one in by.card.sites if one.slides < FEWEST_SLIDES]
         if few:
             notes.append(
-                f"{len(few)} sites have fewer than {FEWEST_SLIDES} slides "
-                f"({_listed(few)}): their statistics are as much of the tissue as of "
-                "the scanner."
+                f"These sites have fewer than {FEWEST_SLIDES} slides: {_listed(few)}. "
+                "Their statistics are as much of the tissue as of the scanner."
+            )
+        alone = _sites_of_one_class(learned_from)
+        if alone:
+            notes.append(
+                f"These sites have slides of one class alone: {_listed(alone)}. What "
+                "is special of the class is in part taken out with the scanner."
             )
     elif kind == SLIDE:
         notes.append("Tokens are standardised by the mean and spread of their slide.")
     negatives = settings.negatives
     if negatives is None:
-        negatives = ALL if resumed else usual_negatives(settings, kind, learned_from)
+        negatives = (
+            ALL if resumed else usual_negatives(settings.objective, kind, learned_from)
+        )
         if negatives == SITE:
             notes.append("Slides are kept apart from others of their site alone.")
     settings = replace(settings, standardise=kind, negatives=negatives)
@@ -159,24 +171,24 @@ def usual_kind(
         return start.kind
     sites = Counter(slide.site for slide in cohort if slide.site)
     if len(sites) < 2:
+        if sites:
+            notes.append("Tokens are left as they are: there is only one site.")
         return NONE
-    why = None
+    why, way = None, "Choose --standardise site to do it all the same."
     if lacking := sum(not slide.site for slide in cohort):
-        why = f"{lacking} slides have no site"
+        why = f"{lacking} of {len(cohort)} slides have no site"
+        way = "Fill in the column 'site', or choose --standardise slide."
     elif len(cohort) < FEWEST_SLIDES * len(sites):
         why = f"{len(cohort)} slides of {len(sites)} sites are too few per site"
     elif _site_tells_class(cohort):
         why = "each site has slides of one class alone, which would be taken out too"
     if why is None:
         return SITE
-    notes.append(
-        f"Tokens are not standardised per site: {why}. Choose --standardise site to do "
-        "it all the same."
-    )
+    notes.append(f"Tokens are not standardised per site: {why}. {way}")
     return NONE
 
 
-def usual_negatives(settings: TrainSettings, kind: str, cohort: Cohort) -> str:
+def usual_negatives(objective: str, kind: str, cohort: Cohort) -> str:
     """Whom SimCLR keeps slides apart from where nobody says.
 
     Slides of one site differ by their tissue alone: among them the scanner is nothing
@@ -184,14 +196,22 @@ def usual_negatives(settings: TrainSettings, kind: str, cohort: Cohort) -> str:
     """
     sites = {slide.site for slide in cohort}
     enough = len(cohort) >= NEGATIVES_PER_SITE * len(sites)
-    return SITE if settings.objective == "simclr" and kind == SITE and enough else ALL
+    return SITE if objective == "simclr" and kind == SITE and enough else ALL
 
 
 def _site_tells_class(cohort: Cohort) -> bool:
+    alone = _sites_of_one_class(cohort)
+    sites = {slide.site for slide in cohort if slide.site and slide.label}
+    return bool(alone) and sites == set(alone)
+
+
+def _sites_of_one_class(cohort: Cohort) -> list[str]:
+    """Sites whose labelled slides have one class, where there are several classes."""
     pairs = {(slide.site, slide.label) for slide in cohort if slide.label}
     if len({label for _, label in pairs}) < 2:
-        return False
-    return max(Counter(site for site, _ in pairs).values()) < 2
+        return []
+    classes = Counter(site for site, _ in pairs if site)
+    return sorted(site for site, count in classes.items() if count == 1)
 
 
 def _taken_over(by: Standardiser, start: Standardiser) -> Standardiser:

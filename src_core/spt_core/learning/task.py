@@ -25,6 +25,7 @@ from spt_core.learning.settings import BASELINES, TrainSettings
 from spt_core.learning.standardising import Standardiser
 from spt_core.training.batch import BatchPlan, ViewBatch
 from spt_core.training.objectives import Classify, SimCLR
+from spt_core.training.objectives.simclr import level_of_chance
 from spt_core.training.processes import Processes
 from spt_core.training.run_folder import RunFolder
 from spt_core.training.signals import Validation
@@ -95,7 +96,7 @@ class SlideTrainingTask:
             mixed=settings.mixed_precision,
         )
         batch = int(settings.batch_size or 1) // processes.world * processes.world
-        self.plan: BatchPlan = SlidePlan(
+        plan = SlidePlan(
             learned_from,
             settings.views,
             batch,
@@ -106,14 +107,17 @@ class SlideTrainingTask:
             world=processes.world,
             by_site=settings.site_batches,
         )
-        self.steps = int(settings.epochs or 1) * self.plan.steps_per_epoch
+        self.plan: BatchPlan = plan
+        self.steps = int(settings.epochs or 1) * plan.steps_per_epoch
         self.labels: torch.Tensor | None = None
         if self.objective.needs_labels:
             numbers = learned_from.class_numbers()
             self.labels = torch.from_numpy(numbers).to(device)
         elif isinstance(self.objective, SimCLR):
-            self.labels = _kept_apart(settings, learned_from)
-            self.labels = None if self.labels is None else self.labels.to(device)
+            self.labels = kept_apart(settings, learned_from)
+            if self.labels is not None:
+                self.objective.chance = _level_of_chance(plan, self.labels)
+                self.labels = self.labels.to(device)
         self.monitor = SlideMonitor(cohort, settings.seed)
         self.growth = Growth(run.path, self.monitor, self.steps)
         self.chosen_by = _chosen_by(settings, self.monitor)
@@ -196,7 +200,7 @@ class SlideTrainingTask:
         )
 
 
-def _kept_apart(settings: TrainSettings, cohort: Cohort) -> torch.Tensor | None:
+def kept_apart(settings: TrainSettings, cohort: Cohort) -> torch.Tensor | None:
     """For each slide the numbers of its patient and its site, (slides, 2).
 
     What SimCLR is told: slides of one patient are no negatives, and with
@@ -210,6 +214,12 @@ def _kept_apart(settings: TrainSettings, cohort: Cohort) -> torch.Tensor | None:
             return None
         sites = np.zeros_like(sites)
     return torch.from_numpy(np.stack([np.array(patients), sites], axis=1))
+
+
+def _level_of_chance(plan: SlidePlan, groups: torch.Tensor) -> float:
+    """The mean over an epoch's batches, which differ in whom they keep apart."""
+    batches = (groups[plan.slides(step)] for step in range(plan.steps_per_epoch))
+    return float(np.mean([level_of_chance(one, plan.views) for one in batches]))
 
 
 def _chosen_by(settings: TrainSettings, monitor: SlideMonitor) -> str:

@@ -16,7 +16,7 @@ from spt_core.insight.results import pseudonym
 from spt_core.learning.cohort import Cohort, open_cohort
 from spt_core.learning.model_card import SITE, SLIDE
 from spt_core.learning.settings import TrainSettings
-from spt_core.learning.sites import usual_kind
+from spt_core.learning.sites import usual_kind, usual_negatives
 from spt_core.studies.benchmark_methods import (
     ABLATED,
     ABLATIONS,
@@ -210,9 +210,10 @@ class Bench:
         variant = variant_of(cell)
         views = replace(method.view_settings(settings.views), **variant.views)
         folder = dict(settings.named_features())[cell.features]
+        objective = variant.objective or method.objective or "classify"
         return TrainSettings(
             features=str(folder),
-            objective=variant.objective or method.objective or "classify",
+            objective=objective,
             out="",
             labels=settings.labels,
             model=method.model or settings.model or self.usual_model,
@@ -223,6 +224,7 @@ class Bench:
             # A model that is there goes on as it was trained.
             standardise=None if method.from_init else self.standardise,
             site_batches=settings.site_batches,
+            negatives=self._negatives(objective),
             steps=settings.steps,
             batch_size=settings.batch_size,
             learning_rate=settings.learning_rate,
@@ -231,11 +233,17 @@ class Bench:
             device=settings.device,
         )
 
+    def _negatives(self, objective: str) -> str | None:
+        """The same in every fold, however few slides of a site it leaves."""
+        return usual_negatives(objective, self.standardise, self.cohort)
+
     def pretrain_settings(self, cell: Cell) -> TrainSettings:
         """How the model of a cell is trained before, without labels."""
+        objective = self.settings.details.pretraining
         return replace(
             self.train_settings(cell),
-            objective=self.settings.details.pretraining,
+            objective=objective,
+            negatives=self._negatives(objective),
             labels=None,
             steps=self.settings.pretrain_steps,
         )

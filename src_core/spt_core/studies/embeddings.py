@@ -77,10 +77,13 @@ def knowing_sites(model: SlideModel, cohort: Cohort) -> tuple[SlideModel, list[s
     if new:
         counts = ", ".join(f"{one.name} {one.slides}" for one in new)
         remarks.append(
-            "The model has no statistics of these sites, so that theirs are of the "
-            f"slides here, without labels (slides of each: {counts})."
+            "The model does not know these sites: each is measured by its slides here, "
+            f"without their labels (slides of each: {counts})."
         )
-    lacking = sum(not slide.site for slide in cohort)
+    known = before.card.site_of_slide
+    lacking = sum(
+        not (slide.site or known(slide.facts.slide_fingerprint)) for slide in cohort
+    )
     if lacking:
         remarks.append(
             f"The model standardises tokens per site, and {lacking} slides have none: "

@@ -17,8 +17,10 @@ from spt_core.insight.predicting import predict, read_for
 from spt_core.insight.results import pseudonym
 from spt_core.insight.slide_map import MapOfSlides, unit_length, unusualness
 from spt_core.learning.cohort import Cohort, feature_files, open_cohort
+from spt_core.learning.model_card import SITE
 from spt_core.learning.model_file import SlideModel
-from spt_core.studies.embeddings import pooling_model
+from spt_core.studies.embeddings import knowing_sites, pooling_model
+from spt_core.tokens import Labels
 from spt_core.tokens.finding import name_of
 
 # Fewer slides have no neighbourhoods: they lie by their main directions.
@@ -35,6 +37,7 @@ def map_slides(
     *,
     model_hash: str = "mean",
     kept: Path | None = None,
+    labels: Labels | None = None,
     seed: int = 0,
 ) -> Mapping:
     """Embed every slide of a folder and give each a place.
@@ -48,10 +51,16 @@ def map_slides(
         None takes the mean of each slide's patches.
     kept
         The folder that keeps maps, by what they were made of and without names.
+    labels
+        Where the slides are from, for a model that standardises tokens per site.
     """
-    cohort = open_cohort(features, in_memory_bytes=0)
+    cohort = open_cohort(features, labels, in_memory_bytes=0)
+    how = f"{__version__} {model_hash} {seed}"
+    if model is not None and model.standardiser.kind == SITE:
+        model, _ = knowing_sites(model, cohort)
+        how += f" {[slide.site for slide in cohort]}"
     fingerprints = [slide.fingerprint() for slide in cohort]
-    key = _key(cohort, fingerprints, f"{__version__} {model_hash} {seed}")
+    key = _key(cohort, fingerprints, how)
     file = None if kept is None else kept / f"{key}.npz"
     known = None if file is None else _read(file, cohort, fingerprints)
     if known is not None:
@@ -117,9 +126,11 @@ def _embedded(
 ) -> Generator[Progress, None, MapOfSlides]:
     asked = model or pooling_model("mean", cohort)
     paths = {name_of(path): path for path in feature_files(features)}
+    standardiser, by_themselves = asked.standardiser, 0
     h, shares, learned = [], [], []
     for done, slide in enumerate(cohort, start=1):
-        tokens = read_for(asked, paths[slide.name])
+        tokens = read_for(asked, paths[slide.name], site=slide.site)
+        by_themselves += not standardiser.knows(asked.site_of(tokens))
         prediction = predict(asked, tokens, always_named=True)
         h.append(prediction.embedding)
         learned.append(prediction.trained_on)
@@ -137,6 +148,7 @@ def _embedded(
         shares=np.stack(shares).astype(np.float32) if asked.classes else None,
         learned=np.array(learned, bool),
         unusual=unusualness(lengths),
+        by_themselves=by_themselves,
     )
 
 
@@ -164,6 +176,7 @@ def _write(file: Path, found: MapOfSlides) -> None:
             shares=np.zeros((0, 0)) if found.shares is None else found.shares,
             learned=found.learned,
             unusual=found.unusual,
+            by_themselves=found.by_themselves,
         )
 
 
@@ -182,6 +195,7 @@ def _read(file: Path, cohort: Cohort, fingerprints: list[str]) -> MapOfSlides | 
                 shares=stored["shares"] if classes else None,
                 learned=stored["learned"],
                 unusual=stored["unusual"],
+                by_themselves=int(stored["by_themselves"]),
             )
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 from spt_core.learning.cohort import Cohort
 from spt_core.learning.settings import TrainSettings
-from spt_core.learning.sites import usual_kind
+from spt_core.learning.sites import usual_kind, usual_negatives
 from spt_core.learning.training import TrainResult
 from spt_core.studies.bench import Bench
 from spt_core.studies.cell_work import begun_or_new
@@ -73,14 +73,17 @@ def train_settings(
 ) -> TrainSettings:
     """Of the last training: with labels, or without for the goal pretrain.
 
-    Tokens are standardised as in the folds, which may see more labels than a training
-    without them; a model to start from goes on as it was trained.
+    Tokens are standardised and slides kept apart as in the folds, which may see more
+    labels than a training without them; a model to start from goes on as it was.
     """
     standardise = settings.standardise
     if standardise is None and settings.init is None:
         standardise = usual_kind(cohort, [])
     with_labels = settings.aim.needs_labels
     objective = "classify" if with_labels else settings.details.pretraining
+    negatives = None
+    if standardise is not None:
+        negatives = usual_negatives(objective, standardise, cohort)
     return TrainSettings(
         features=str(features),
         objective=objective,
@@ -95,6 +98,7 @@ def train_settings(
         **settings.details.of_training(),
         standardise=standardise,
         site_batches=settings.site_batches,
+        negatives=negatives,
         seed=settings.seed,
         device=settings.device,
     )

@@ -118,6 +118,7 @@ def read_labels(
     if wrong:
         raise InputError(_all_at_once(path.name, wrong))
     remarks += _two_label_patients(rows)
+    remarks += _sites_written_alike(rows)
     return Labels({row.slide: row for row in rows}, tuple(remarks))
 
 
@@ -364,6 +365,21 @@ def _two_label_patients(rows: Iterable[SlideLabel]) -> list[str]:
     return [
         f"{len(both)} patients have slides of different labels ({_some(both)}). Each "
         "slide keeps its own label; the patient stays in one fold."
+    ]
+
+
+def _sites_written_alike(rows: Iterable[SlideLabel]) -> list[str]:
+    """A remark where one site may have been written in two ways."""
+    found = defaultdict(set)
+    for row in rows:
+        if row.site:
+            found["".join(row.site.casefold().split())].add(row.site)
+    alike = [" and ".join(sorted(names)) for names in found.values() if len(names) > 1]
+    if not alike:
+        return []
+    return [
+        f"These sites differ in capitals or spaces alone, and count as two: "
+        f"{_some(sorted(alike))}. Write them alike if they are one."
     ]
 
 

@@ -1,5 +1,6 @@
 """A slide's site reaches every answer, and its tokens are the same in all of them."""
 
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +27,7 @@ from spt_core.learning.model_card import SiteFacts, Standardising
 from spt_core.learning.model_file import save_model
 from spt_core.learning.standardising import Standardiser, TokenScale
 from spt_core.patches import EncodeSettings
+from spt_core.slides import open_slide
 from tests.core.engine.pipe import analysis, of
 from tests.core.insight.slides import make_model
 from tests.events import run_through
@@ -117,3 +119,62 @@ def test_alike_growing_in_the_engine_and_from_a_file(slide, site_model, tmp_path
         said = of(other, Predicted)[-1].prediction
         assert not np.array_equal(said.embedding, asked.embedding)
         assert (said.verdict == Verdict.UNLIKE) == (verdict == Verdict.UNLIKE)
+
+
+def standardised_model(folder, card, scales=None):
+    path = make_model(folder / "m.safetensors")
+    by = Standardiser(card, scales or {})
+    save_model(path, load_model(path).standardised_by(by))
+    return path
+
+
+def test_a_part_of_a_slide_is_measured_by_itself(slide, tmp_path):
+    """Where a slide measures itself, an answer that grows is of what was seen by then.
+
+    The last one is bitwise that of the whole slide, in the engine too.
+    """
+    path = standardised_model(tmp_path, Standardising("slide"))
+    model = load_model(path)
+    request = analysis(slide, tmp_path, model=path, device="cpu", class_map=True)
+    messages = answered(request)
+    settings = EncodeSettings(batch_size=16, device="cpu")
+    grown, last = run_through(predict_slide(model, slide, tmp_path / "own", settings))
+    features = of(messages, Analysed)[0].features
+    tokens = read_for(model, features)
+    parts = [one for one in grown if isinstance(one, Prediction)]
+    parts += [one.prediction for one in of(messages, Predicted)]
+    row = {tuple(place): number for number, place in enumerate(tokens.xy.tolist())}
+    assert len({one.seen for one in parts}) > 3
+    for one in parts:
+        rows = [row[tuple(place)] for place in one.xy.tolist()]
+        x = tokens.x[rows].astype(np.float64)
+        x = ((x - x.mean(axis=0)) / x.std(axis=0)).astype(np.float32)
+        with torch.no_grad():
+            h, _ = model.encoder.attend(
+                torch.from_numpy(x), torch.from_numpy(tokens.p[rows])
+            )
+        np.testing.assert_allclose(one.embedding, h.numpy(), atol=1e-3)
+        assert RemarkKind.STANDARDISED_BY_SLIDE in {r.kind for r in one.remarks}
+    asked = predict(model, tokens)
+    for one in (last, of(messages, Predicted)[-1].prediction):
+        np.testing.assert_array_equal(one.embedding, asked.embedding)
+        np.testing.assert_array_equal(one.attention, asked.attention)
+    # Windows of the class map are of tokens measured by the whole slide.
+    whole = replace(tokens, x=model.prepared(tokens).x)
+    _, plain = run_through(class_map(model.standardised_by(Standardiser()), whole))
+    drawn = of(messages, ClassesMapped)[-1].class_map
+    np.testing.assert_array_equal(drawn.probabilities, plain.probabilities)
+
+
+def test_a_slide_that_is_known_is_known_from_its_first_patches_on(slide, tmp_path):
+    with closing(open_slide(slide)) as opened:
+        fingerprint = opened.fingerprint
+    fact = SiteFacts("here", 1, 90, slide_fingerprints=frozenset({fingerprint}))
+    scale = TokenScale(np.full(64, 0.1, np.float32), np.ones(64, np.float32))
+    path = standardised_model(tmp_path, Standardising("site", (fact,)), {"here": scale})
+    messages = answered(analysis(slide, tmp_path, model=path, device="cpu"))
+    found = [one.prediction for one in of(messages, Predicted)]
+    assert len({one.seen for one in found}) > 3
+    for one in found:
+        kinds = {remark.kind: remark.value for remark in one.remarks}
+        assert kinds[RemarkKind.STANDARDISED_BY_SITE] == "here"

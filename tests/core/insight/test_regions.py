@@ -1,6 +1,7 @@
 """Places to look at, look-alikes, and maps that refine without moving."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from spt_core.insight.maps import lattice_map, smoothed
 from spt_core.insight.model_words import read_model_words
 from spt_core.insight.regions import choose_regions, spread_out, stands_out
 from spt_core.insight.similarity import LookAlikes
+from spt_core.learning.model_card import SiteFacts, Standardising
 
 
 def square(side):
@@ -109,6 +111,19 @@ def test_a_card_that_says_how_well_it_does(tmp_path):
     )
     assert found.how_well == "On 24 other slides: accuracy 0.91."
     assert ("Licence", "BSD-3-Clause") in found.details
+
+
+def test_how_tokens_are_standardised_stands_in_the_details(model_path):
+    plain = read_model_words(model_path)
+    assert "Standardised" not in dict(plain.details)
+    sites = tuple(SiteFacts(f"s{n}", 3, 30) for n in range(14))
+    for kind, count, words in (
+        ("slide", 0, "per slide"),
+        ("site", 2, "per site (s0 and s1)"),
+        ("site", 14, f"per site ({', '.join(f's{n}' for n in range(12))} and 2 more)"),
+    ):
+        card = replace(plain.card, standardising=Standardising(kind, sites[:count]))
+        assert dict(replace(plain, card=card).details)["Standardised"] == words
 
 
 def test_a_card_is_read_without_the_weights(model_path, tmp_path):

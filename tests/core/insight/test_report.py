@@ -15,6 +15,7 @@ from spt_core.commands.predict import settle_model
 from spt_core.insight import overlay
 from spt_core.insight.class_map import class_map
 from spt_core.insight.colours import EACH_ALONE, EVEN
+from spt_core.insight.exporting import Findings, write_findings
 from spt_core.insight.geometry import Geometry, PixelSizeFrom
 from spt_core.insight.maps import attention_values
 from spt_core.insight.model_words import calibration_in_words, read_model_words
@@ -257,6 +258,23 @@ def test_the_command_makes_the_report_again(unsized, tmp_path, monkeypatch):
         again = Path("report.html").read_text(encoding="utf-8")
         same = [re.sub(r"Made on.*", "", one) for one in (again, made)]
         assert same[0] == same[1]
+
+
+def test_the_command_names_the_site_wherever_it_was_said(unsized, parts, tmp_path):
+    """By an option, in the labels or in the window: without it the answer is another"""
+    slide, model = unsized
+    labels = tmp_path / "labels.csv"
+    labels.write_text("slide,label,site\nunsized,,lab b\n")
+    for said in (("--site", "lab b"), ("--labels", labels)):
+        page = made_report(tmp_path, slide, model, "--no-class-map", *said)
+        (command,) = re.findall(r"<code>(.*?)</code>", page)
+        words = shlex.split(unescape(command))
+        assert words[words.index("--site") + 1] == "lab b"
+    found = parts.prediction
+    found = replace(found, facts=replace(found.facts, site="lab b"))
+    write_findings(tmp_path / "window.html", Findings(found, None, model=model))
+    page = (tmp_path / "window.html").read_text(encoding="utf-8")
+    assert "--site &#x27;lab b&#x27;" in page
 
 
 def test_the_bundled_model_is_left_out_of_the_command():

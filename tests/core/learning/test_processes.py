@@ -57,23 +57,35 @@ def run_command(cohort, out, objective, processes):
 
 
 OBJECTIVES = ("simclr", "vicreg", "byol", "supcon", "classify")
+APART = "simclr within sites"
 
 
-def gradients(folder, processes):
+def gradients(folder, processes, micro_batch=None):
     """Loss and gradients of one batch of eight slides, for each objective."""
     cohort = open_cohort(folder / "features", read_labels(folder / "labels.csv"))
     found = {}
-    for name in OBJECTIVES:
+    # Two slides of each patient, and three sites.
+    number = torch.arange(len(cohort))
+    groups = torch.stack([number // 2, number // 4], dim=1)
+    for name in (*OBJECTIVES, APART):
         torch.manual_seed(0)
         encoder = SlideEncoder(cohort.dim, dim=16, depth=2, heads=2)
-        objective = build_objective(name, encoder, classes=3)
+        objective = build_objective(name.split()[0], encoder, classes=3)
         views = ViewSettings(views=1 if name == "classify" else 2)
         plan = SlidePlan(
             cohort, views, 8, 3, CPU, rank=processes.rank, world=processes.world
         )
         batch = plan.make(0)
         labels = torch.from_numpy(cohort.class_numbers()[batch.items])
-        compute = ExactStep(encoder, objective, device=CPU, processes=processes)
+        if name == APART:
+            labels = groups[batch.items]
+        compute = ExactStep(
+            encoder,
+            objective,
+            device=CPU,
+            processes=processes,
+            micro_batch=micro_batch,
+        )
         loss = compute(batch, labels)["loss"]
         found[f"{name} loss"] = loss
         for part in (encoder, objective):
@@ -103,6 +115,16 @@ def test_two_processes_have_the_gradient_of_one(cohort):
             torch.testing.assert_close(
                 together[name] / scale, expected / scale, atol=2e-5, rtol=1e-4
             )
+
+
+def test_small_bits_have_the_gradient_of_the_whole_batch(cohort):
+    alone, bits = (gradients(cohort, Processes(), size) for size in (None, 3))
+    for name, expected in alone.items():
+        scale = max(1.0, float(expected.abs().max()))
+        torch.testing.assert_close(
+            bits[name] / scale, expected / scale, atol=2e-5, rtol=1e-4
+        )
+    assert alone[f"{APART} loss"] < alone["simclr loss"]  # fewer are kept apart
 
 
 @pytest.mark.slow

@@ -23,10 +23,16 @@ from spt_core.learning.model_file import load_model
 from spt_core.learning.monitor import embed_slide
 from spt_core.learning.sites import settle_sites, site_wins
 from spt_core.learning.standardising import fit_standardiser, own_scale, standardised
+from spt_core.learning.task import kept_apart
 from spt_core.learning.training import resume, train
 from spt_core.learning.views import THE_PAPERS
 from spt_core.tokens import TokenFacts, Tokens, read_labels, write_tokens
-from spt_core.training.objectives.simclr import no_negatives, nt_xent
+from spt_core.training.alarms import Alarms
+from spt_core.training.objectives.simclr import (
+    level_of_chance,
+    no_negatives,
+    nt_xent,
+)
 from tests.core.learning.runs import assert_bitwise, stop_after, tiny
 from tests.events import run_through
 
@@ -115,6 +121,18 @@ def test_statistics_are_those_of_all_tokens_of_a_site(site_cohort, by_default):
         x = np.concatenate([s.stored() for s in cohort if s.site == site])
         np.testing.assert_allclose(scale.mean, x.mean(0), atol=1e-4)
         np.testing.assert_allclose(scale.std, x.std(0), rtol=1e-4)
+
+
+def test_what_hardly_varies_is_not_blown_up():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, DIM)).astype(np.float32)
+    x[:, 3] = 1e3 / 3
+    scaled = own_scale(x)(x)
+    assert np.isfinite(scaled).all()
+    np.testing.assert_allclose(scaled[:, 3], 0, atol=1e-2)
+    # A single token, or many of one kind, tell nothing of a spread.
+    for alike in (x[:1], np.repeat(x[:1], 9, axis=0)):
+        np.testing.assert_array_equal(own_scale(alike)(alike), np.zeros_like(alike))
 
 
 def test_alike_in_training_prediction_and_maps(site_cohort, classified):
@@ -297,10 +315,20 @@ def test_what_is_done_where_nobody_says(site_cohort, tmp_path):
     few = settle_sites(settings, *[cohort.subset(range(18))] * 2).settings
     assert (few.standardise, few.negatives) == ("site", "all")
     assert usual(without_sites(cohort, 24)) == ("no", "")
+    one = [replace(slide, site="here") for slide in cohort]
+    kind, said = usual(replace(cohort, slides=one))
+    assert kind == "no"
+    assert "only one site" in said
     kind, said = usual(without_sites(cohort, 2))
     assert kind == "no"
-    assert "2 slides have no site" in said
+    assert "2 of 24 slides have no site" in said
+    assert "--standardise site" not in said  # which would not be possible
     assert usual(cohort.subset(range(6)))[0] == "no"  # two slides of each
+    kind, said = usual(replace(cohort, slides=[
+        s for s in cohort if (s.site, s.label) != ("site-b", "b")
+    ]))  # fmt: skip
+    assert kind == "site"
+    assert "one class alone: site-b." in said
     told = [replace(s, site=f"site-{s.label}") for s in cohort]
     kind, said = usual(replace(cohort, slides=told))
     assert kind == "no"
@@ -348,6 +376,26 @@ def test_who_is_kept_apart():
             assert bool(left_out[i, j]) == (i != j and not negative)
 
 
+@pytest.mark.parametrize("negatives", ["all", "site"])
+def test_a_run_keeps_apart_by_the_names_of_patients_and_sites(
+    site_cohort, tmp_path, negatives
+):
+    cohort = opened(site_cohort)
+    slides = [replace(s, patient=None if n > 20 else s.patient)
+              for n, s in enumerate(cohort)]  # fmt: skip
+    cohort = replace(cohort, slides=slides)
+    settings = replace(run_of(site_cohort, tmp_path), negatives=negatives)
+    left_out = no_negatives(kept_apart(settings, cohort))
+    for i, one in enumerate(cohort):
+        for j, other in enumerate(cohort):
+            same = one.patient is not None and one.patient == other.patient
+            far = negatives == "site" and one.site != other.site
+            assert bool(left_out[i, j]) == (i != j and (same or far))
+    alone = [replace(s, patient=s.name) for s in cohort]
+    nobody = kept_apart(settings, replace(cohort, slides=alone))
+    assert (nobody is None) == (negatives == "all")
+
+
 def test_the_loss_over_those_kept_apart():
     """By a loop, with the formula of the paper and the sum over negatives alone."""
     torch.manual_seed(0)
@@ -369,6 +417,24 @@ def test_the_loss_over_those_kept_apart():
     assert float(found) == pytest.approx(total / 8, rel=1e-5)
 
 
+def test_a_loss_at_chance_is_noticed_where_few_are_kept_apart(
+    site_cohort, tmp_path, monkeypatch
+):
+    groups = torch.tensor([[0, 0], [0, 0], [1, 0], [2, 1]])
+    alike = nt_xent(torch.ones(2, 4, 8), 0.07, no_negatives(groups))
+    assert float(alike) == pytest.approx(level_of_chance(groups, 2), rel=1e-5)
+    seen = []
+    monkeypatch.setattr(
+        "spt_core.training.run.Alarms",
+        lambda **told: seen.append(told["chance"]) or Alarms(**told),
+    )
+    finish(train(run_of(site_cohort, tmp_path / "run", epochs=1)))
+    # Each of the eight slides of a site, but for those of its patient.
+    patients = [slide.patient for slide in opened(site_cohort)]
+    apart = [9 - patients.count(one) for one in patients]
+    assert seen == [pytest.approx(np.log(2 * np.array(apart) - 1).mean())]
+
+
 def test_sites_are_found_by_the_slides_means(site_cohort, tmp_path):
     cohort = opened(site_cohort)
     found = find_sites(cohort)
@@ -385,7 +451,14 @@ def test_sites_are_found_by_the_slides_means(site_cohort, tmp_path):
     table = next(i for i, one in enumerate(said) if "found-1" in one)
     assert table < next(i for i, one in enumerate(said) if "steps" in one)
     assert read_model_card(result.last).standardising.sites_from == "found"
+    # A few slides that are like no others are no site, however far away they lie.
     rng = np.random.default_rng(0)
+    odd = [
+        replace(s, x=s.x - s.x.mean(axis=0) + rng.normal(size=DIM) + 1e3 * (n < 2))
+        for n, s in enumerate(cohort)
+    ]
+    with pytest.raises(InputError, match="no clear groups"):
+        find_sites(replace(cohort, slides=odd))
     alike = [
         replace(slide, x=rng.normal(size=slide.x.shape).astype("f4"))
         for slide in cohort
@@ -407,6 +480,17 @@ def test_sites_are_taken_from_scanners_where_asked(site_cohort, tmp_path):
     card = read_model_card(result.last).standardising
     assert card.sites_from == "scanner"
     assert card.site_names == ("aperio site-a", "aperio site-b", "aperio site-c")
+
+
+def test_the_card_states_how_slides_were_drawn_and_compared(
+    site_cohort, by_default, tmp_path
+):
+    training = read_model_card(by_default.best).training
+    assert (training.negatives, training.site_batches) == ("site", False)
+    run = run_of(site_cohort, tmp_path / "run", epochs=1, site_batches=True)
+    run = replace(run, objective="classify", batch_size=8)
+    training = read_model_card(finish(train(run)).best).training
+    assert (training.negatives, training.site_batches) == (None, True)
 
 
 def test_the_site_is_watched(site_cohort, by_default, tmp_path):
@@ -493,7 +577,7 @@ def test_an_evaluation_says_what_new_sites_were_measured_by(
     labels = read_labels(folder / "labels.csv")
     model = load_model(classified.last)
     found = finish(evaluate(model, folder / "features", labels, folds=2))
-    (said,) = (one for one in found.remarks if "statistics" in one)
+    (said,) = (one for one in found.remarks if "does not know these sites" in one)
     assert "site-d 8, site-e 8" in said
     # The trace is another, and what the model learned holds all the same.
     assert found.row("own classifier").values["accuracy"].mean > 0.8

@@ -31,6 +31,8 @@ from spt_core.studies.cell_runners import CellEvent, run_cells
 from spt_core.studies.cells import Cell
 from spt_core.studies.embeddings import pooling_model
 from spt_core.studies.evaluation import evaluate
+from spt_core.studies.study_model import train_settings
+from spt_core.studies.study_settings import StudySettings
 from spt_core.tokens import read_labels
 from tests.core.studies.benchmarks import quick_settings, write_benchmark_cohort
 
@@ -324,6 +326,19 @@ def test_a_scanner_that_is_learned_is_seen(tmp_path):
     usual = finish(benchmark(replace(asked, out=str(tmp_path / "usual"))))
     assert row_of(usual, "mean", "kNN").site_knn.mean < 0.6
     assert any("standardised per site" in remark for remark in usual.remarks)
+
+
+def test_slides_are_kept_apart_alike_in_every_fold(tmp_path):
+    """As in a study's last training, also where a fold leaves fewer slides of a site"""
+    folder = write_benchmark_cohort(tmp_path / "c", patients=16, slides_each=1, sites=2)
+    asked = quick_settings(folder, tmp_path / "out", methods=("ssspt-simclr",))
+    bench = open_bench(asked)
+    assert len(bench.cohort) == 16
+    found = [one for one in bench.cells() if one.method == "ssspt-simclr"]
+    assert {bench.train_settings(one).negatives for one in found} == {"site"}
+    goal = StudySettings(slides="slides", out="out", goal="pretrain", model="small")
+    last = train_settings(goal, folder, tmp_path, 1, bench.cohort)
+    assert (last.standardise, last.negatives) == ("site", "site")
 
 
 def test_statistics_of_sites_are_of_the_fold(tmp_path):

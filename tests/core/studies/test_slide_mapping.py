@@ -1,5 +1,7 @@
 """A map of slides: places by content, kept without names, the same every time."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
@@ -8,13 +10,16 @@ from sklearn.neighbors import NearestNeighbors
 
 from spt_core.events import Progress
 from spt_core.insight.slide_map import MapOfSlides
+from spt_core.learning.cohort import open_cohort
+from spt_core.learning.standardising import fit_standardiser, standardised
+from spt_core.studies.embeddings import pooling_model
 from spt_core.studies.slide_mapping import (
     FEWEST,
     main_directions,
     map_slides,
     neighbourhoods,
 )
-from spt_core.tokens import read_tokens
+from spt_core.tokens import read_labels, read_tokens
 from tests.core.studies.benchmarks import write_benchmark_cohort
 
 
@@ -102,3 +107,25 @@ def test_few_slides_have_places_too(n):
     assert np.isfinite(neighbourhoods(h)).all()
     same = np.ones((n, 16), np.float32)
     assert np.isfinite(neighbourhoods(same)).all()
+
+
+def test_a_model_that_judges_by_site_is_told_the_sites(cohort, tmp_path):
+    labels = read_labels(cohort / "labels.csv")
+    slides = open_cohort(cohort / "features", labels)
+    one = sorted({slide.site for slide in slides})[0]
+    known = replace(slides, slides=[s for s in slides if s.site == one])
+    by = fit_standardiser("site", known, "labels")
+    model = pooling_model("mean", slides).standardised_by(by)
+    told, _ = run(map_slides(cohort / "features", model, kept=tmp_path, labels=labels))
+    # The other site is measured by its slides here.
+    everywhere = standardised(slides, by.with_sites_of(slides))
+    mean = np.stack([slide.tokens().mean(axis=0) for slide in everywhere])
+    mean /= np.linalg.norm(mean, axis=1, keepdims=True)
+    np.testing.assert_allclose(told.h, mean, atol=1e-4)
+    assert told.by_themselves == 0
+    untold, _ = run(map_slides(cohort / "features", model, kept=tmp_path))
+    others = len(slides) - len(known)  # the rest is known by its pixels
+    assert untold.by_themselves == others
+    assert not np.allclose(untold.h, told.h, atol=1e-2)
+    again, seen = run(map_slides(cohort / "features", model, kept=tmp_path))
+    assert (again.by_themselves, seen) == (others, [])

@@ -46,8 +46,22 @@ def no_negatives(groups: Tensor) -> Tensor:
     return ~(related | itself)
 
 
+def level_of_chance(groups: Tensor, views: int) -> float:
+    """NT-Xent where all views are equally alike, for the groups of a batch."""
+    others = views * (~no_negatives(groups)).sum(dim=1) - 1
+    return float(others.log().mean())
+
+
 class SimCLR(Objective):
-    """Two-layer projection, NT-Xent."""
+    """Two-layer projection, NT-Xent.
+
+    Attributes
+    ----------
+    chance
+        The mean level of chance where items are kept apart from some others alone.
+    """
+
+    chance: float | None = None
 
     def __init__(
         self, dim: int, *, head: str = "batchnorm", temperature: float = 0.07
@@ -66,6 +80,8 @@ class SimCLR(Objective):
         return {"loss": nt_xent(z, self.temperature, unrelated)}
 
     def chance_level(self, batch: int, views: int) -> float | None:
+        if self.chance is not None:
+            return self.chance
         if self.varies or views * batch <= 2:
             return None
         return log(views * batch - 1)
