@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -33,8 +33,11 @@ class Console:
             print(json.dumps(record, ensure_ascii=False, default=str), flush=True)
 
     def error(self, sentence: str) -> None:
-        self.record({"event": "error", "message": sentence})
-        print(f"spt: {sentence}", file=sys.stderr)
+        # It may be their end that is told.
+        with suppress(OSError):
+            self.record({"event": "error", "message": sentence})
+        with suppress(OSError):
+            print(f"spt: {sentence}", file=sys.stderr)
 
     def note(self, note: Note) -> None:
         """Say what the user should know."""
