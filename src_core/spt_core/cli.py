@@ -15,7 +15,7 @@ from importlib import import_module
 
 from spt_core import proving
 from spt_core._version import __version__
-from spt_core.commands.console import Console, interrupts
+from spt_core.commands.console import Console, interrupts, seen
 from spt_core.errors import InputError
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 
@@ -104,7 +104,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str], console: Console) -> int:
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    logging.basicConfig(level=logging.WARNING)
+    for handler in logging.root.handlers:
+        handler.setFormatter(_Seen("%(levelname)s: %(message)s"))
     # What is wrong with a file is said in our own words.
     for reader in ("tifffile", "pydicom"):
         logging.getLogger(reader).setLevel(logging.CRITICAL)
@@ -117,6 +119,11 @@ def _run(argv: list[str], console: Console) -> int:
     finally:
         proving.switch_off()
     return code or (FAILED if console.is_incomplete else 0)
+
+
+class _Seen(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return seen(super().format(record))
 
 
 def _open_closed_streams() -> None:

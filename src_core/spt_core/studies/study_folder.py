@@ -20,6 +20,7 @@ Without torch: a window reads and asks by these files.
 import hashlib
 import hmac
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ from spt_core.patients_key import KEY_FILE, new_key, read_key, write_key
 from spt_core.records import from_record
 from spt_core.studies.study_settings import Goal, StudySettings
 
+_NUMBER = re.compile("[0-9]{1,9}")
 _WAIT_SECONDS = 2.0
 
 
@@ -151,7 +153,8 @@ class StudyFolder:
         """Of the runs that are there, the latest first."""
         there = self.runs.iterdir() if self.runs.is_dir() else ()
         names = [path.name for path in there]
-        return sorted((int(name) for name in names if name.isdigit()), reverse=True)
+        numbers = (int(name) for name in names if _NUMBER.fullmatch(name))
+        return sorted(numbers, reverse=True)
 
     def features_of(self, settings: StudySettings) -> Path:
         """The folder that is learned from: features alone are taken where they are."""
