@@ -22,6 +22,10 @@ KIND = "spt-slide-model"
 FORMAT = 1
 
 
+# As long as a cell of a table of labels.
+_LONGEST_NAME = 10_000
+
+
 @dataclass(frozen=True)
 class Architecture:
     """How to build the slide encoder.
@@ -369,6 +373,8 @@ class ModelCard:
     def __post_init__(self) -> None:
         if len(set(self.classes)) < len(self.classes):
             raise InputError("two classes have one name.")
+        if any(not name.strip() or len(name) > _LONGEST_NAME for name in self.classes):
+            raise InputError("a class has no name, or one that is longer than any.")
 
     @property
     def temperature(self) -> float | None:

@@ -32,6 +32,7 @@ from typing import Any
 from spt_core.errors import InputError
 from spt_core.files import held_by_one, remove_left, written_whole
 from spt_core.patients_key import KEY_FILE, new_key, read_key, write_key
+from spt_core.plain_data import from_json
 from spt_core.records import from_record
 from spt_core.studies.study_settings import Goal, StudySettings
 
@@ -199,7 +200,7 @@ class StudyFolder:
         except FileNotFoundError:
             return None
         try:
-            return from_record(StudyState, json.loads(text), "state.json")
+            return from_record(StudyState, from_json(text), "state.json")
         except ValueError as error:
             raise InputError(f"{self.path / 'state.json'}: {error}") from error
 
@@ -217,9 +218,11 @@ class StudyFolder:
         found = []
         for line in data[:end].splitlines():
             try:
-                found.append(json.loads(line))
+                event = from_json(line)
             except ValueError:  # cut by a kill; the next one began a new line
                 continue
+            if isinstance(event, dict):
+                found.append(event)
         return found, start + end
 
     def ask(self, request: Request | str) -> None:

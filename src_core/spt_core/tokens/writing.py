@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from spt_core.errors import InputError
 from spt_core.files import folder_to_disk, lock, to_disk
+from spt_core.plain_data import from_json
 from spt_core.tokens import layout
 from spt_core.tokens.feature_file import coords_attributes, file_attributes
 from spt_core.tokens.tokens import TokenFacts
@@ -283,7 +284,7 @@ class PartialFeatures:
         text = self._file.read(length)
         if len(text) < length or zlib.crc32(text) != checksum:
             return None
-        return json.loads(text)
+        return from_json(text)
 
     def _read_record(self) -> NDArray[np.int64] | None:
         """The rows of the next record, or None where no whole one follows."""
