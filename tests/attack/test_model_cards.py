@@ -10,6 +10,25 @@ from tests.attack.model_files import good_model, put_together, taken_apart
 
 
 @pytest.mark.parametrize(
+    ("part", "value", "words"),
+    [
+        ("calibration", {"temperature": 2.0, "error_before": 2**62}, "error_before of"),
+        ("calibration", {"temperature": 2.0, "folds": -1}, "-1 folds"),
+        ("judged_on", {"accuracy": 5.0}, "accuracy of 5"),
+        ("judged_on", {"auc": -0.1, "slides": 3}, "auc of -0.1"),
+    ],
+)
+def test_what_nobody_can_have_measured_is_refused(tmp_path, part, value, words):
+    path = good_model(tmp_path / "x.safetensors")
+    header, data = taken_apart(path)
+    card = json.loads(header["__metadata__"]["card"])
+    header["__metadata__"]["card"] = json.dumps({**card, part: value})
+    put_together(path, header, data)
+    with pytest.raises(InputError, match=words):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
     ("classes", "words"),
     [
         (["a", "b", "c"], "names 3 classes"),
