@@ -37,6 +37,24 @@ def test_levels_that_no_picture_has_are_a_sentence(slide, edit):
         open_slide(slide)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("chunks", [1, 1, 1], "larger chunks"),
+        ("chunks", [0, 1, 3], "damaged or incomplete"),
+        ("dtype", "<M8[ns]", "damaged or incomplete"),
+        ("shape", [100_000, 200, 300], "damaged or incomplete"),
+    ],
+)
+def test_chunks_and_channels_that_never_end_are_a_sentence(slide, name, value, words):
+    for number in "01":
+        change(slide / number / ".zarray", lambda plain: plain.update({name: value}))
+    if name == "chunks":
+        change(slide / "0" / ".zarray", lambda one: one.update(shape=[3, 900, 900]))
+    with pytest.raises(InputError, match=words):
+        open_slide(slide)
+
+
 def test_levels_of_different_channels_are_a_sentence(slide):
     def more(plain):
         plain["shape"][0] *= 100

@@ -127,8 +127,13 @@ class ArraySource:
     asked: str | None = None
 
     def __post_init__(self) -> None:
-        if len({level.kinds() for level in self.levels}) != 1:
+        if (
+            len({level.kinds() for level in self.levels}) != 1
+            or self.dtype.kind in "mMO"
+        ):
             raise ValueError("its levels are of different channels or numbers")
+        if math.prod(self.levels[0].kinds()[1:]) > _MOST_CHANNELS:
+            raise ValueError("no picture has so many channels")
         self.level_dimensions = tuple(level.size() for level in self.levels)
         self.tile_sizes = tuple(level.tile() for level in self.levels)
         self._view: ChannelView | None = None
@@ -318,7 +323,7 @@ def _tiff_source(
     )
 
 
-_MOST_LEVELS = 64
+_MOST_LEVELS, _MOST_CHANNELS = 64, 4096
 
 
 def is_ome_zarr(path: Path) -> bool:
