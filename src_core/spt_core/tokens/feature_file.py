@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from spt_core._version import __version__
 from spt_core.errors import InputError
-from spt_core.files import refuse_no_file, written_whole
+from spt_core.files import refuse_no_file
 from spt_core.tokens import foreign, layout
+from spt_core.tokens.h5_writing import written_h5
 from spt_core.tokens.lattice import cells_of, likely_step
 from spt_core.tokens.lazyslide import is_lazyslide, read_lazyslide
 from spt_core.tokens.rows import RowSource, locate_rows
@@ -211,7 +212,7 @@ def write_tokens(path: str | os.PathLike[str], tokens: Tokens) -> None:
     x = np.ascontiguousarray(tokens.x[order])
     if x.dtype not in (np.float16, np.float32):
         x = x.astype(np.float32)
-    with written_whole(Path(path)) as temporary, h5py.File(temporary, "w") as file:
+    with written_h5(Path(path), x.nbytes + 32 * len(x)) as file:
         # Contiguous and unfiltered: rows can be read through a memory map.
         file.create_dataset(layout.FEATURES, data=x)
         coords = file.create_dataset(layout.COORDS, data=tokens.xy[order])

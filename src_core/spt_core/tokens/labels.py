@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from unicodedata import normalize
 
 from spt_core.errors import InputError
 from spt_core.slides.names import slide_name
@@ -21,6 +22,8 @@ COLUMNS = ("slide", "label", "patient", "site", "split", "mpp")
 SPLITS = ("train", "val", "test")
 SPLIT_WORDS = {"training": "train", "valid": "val", "validation": "val", "tune": "val"}
 SHOWN = 10
+_NONE = ("nan", "na", "n/a", "null", "none", "#n/a", "<na>")
+_INVISIBLE = re.compile("[\\s_\u00ad\u200b-\u200f\u2060\ufeff-]+")
 _LEAST_MPP, _MOST_MPP = 1e-3, 1e3
 
 
@@ -118,6 +121,7 @@ def read_labels(
     if wrong:
         raise InputError(_all_at_once(path.name, wrong))
     remarks += _two_label_patients(rows)
+    remarks += _unclear_classes(rows)
     return Labels({row.slide: row for row in rows}, tuple(remarks))
 
 
@@ -311,7 +315,7 @@ def _row(
     mpp = None
     if cells.get("mpp"):
         try:
-            mpp = float(cells["mpp"])
+            mpp = float(cells["mpp"].replace("_", "no number"))  # Python's, not ours
         except ValueError:
             wrong.append(f"line {line}: mpp is {cells['mpp'][:40]!r}, not a number")
         else:
@@ -364,6 +368,28 @@ def _two_label_patients(rows: Iterable[SlideLabel]) -> list[str]:
     return [
         f"{len(both)} patients have slides of different labels ({_some(both)}). Each "
         "slide keeps its own label; the patient stays in one fold."
+    ]
+
+
+def _unclear_classes(rows: Iterable[SlideLabel]) -> list[str]:
+    """Classes that somebody may have meant as one, or as none."""
+    counts = Counter(row.label for row in rows if row.label)
+    alike: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(counts):
+        plain = _INVISIBLE.sub("", normalize("NFKC", name)).casefold()
+        alike[plain].append(name)
+    found = [
+        f"The classes {' and '.join(repr(name) for name in names)} differ in capitals, "
+        "spaces or characters that are not seen alone. If they are one, write them "
+        "alike."
+        for names in alike.values()
+        if len(names) > 1
+    ]
+    return found + [
+        f"{counts[name]} slides have the label {name!r}, as programs write for none. "
+        "If it is, leave those cells blank."
+        for name in sorted(counts)
+        if name.lower() in _NONE
     ]
 
 
