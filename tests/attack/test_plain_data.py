@@ -11,12 +11,15 @@ import pytest
 from spt_core.errors import InputError
 from spt_core.insight.codebook import read_codebook
 from spt_core.learning.growth_file import read_snapshot, snapshot_file
+from spt_core.patients_key import read_key
 from spt_core.plain_data import arrays_of, from_json, json_of
+from spt_core.studies.bench import read_slide_list
 from spt_core.studies.study_folder import StudyFolder
 from spt_core.studies.study_folds import read_folds
 from spt_core.studies.study_patches import PATCHES_FILE
 from spt_core.studies.study_requests import latest_run_of
 from spt_core.studies.study_runs import latest_run
+from spt_core.weights_file import read_weights
 
 DEEP = "[" * 100_000
 ODD = [DEEP, "", "9" * 5000, "null", "3", '"x"', "{}", "[1]", '{"status": 3}', "\x00"]
@@ -67,7 +70,7 @@ def test_a_codebook_is_read_or_a_sentence(tmp_path, text):
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "x")
-    for read in (json_of, arrays_of):
+    for read in (json_of, arrays_of, read_key, read_weights, read_slide_list):
         with pytest.raises(ValueError, match="a pipe"):
             read(tmp_path / "x")
 
