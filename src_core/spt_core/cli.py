@@ -8,13 +8,14 @@ only when its command is the one that runs, so that ``spt info`` never loads tor
 import argparse
 import errno
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from spt_core import proving
 from spt_core._version import __version__
-from spt_core.commands.console import Console, interrupts
+from spt_core.commands.console import Console, interrupts, seen
 from spt_core.errors import InputError
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 
@@ -65,6 +66,7 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 done, 1 failed, 2 wrong usage."""
     argv = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     console = Console(json_lines="--json" in argv)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # names that are no UTF-8 are said too
@@ -72,7 +74,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     # From here on, so that the seconds in which libraries are imported count too.
     with interrupts() as interrupted:
         try:
-            return _run(argv, console)
+            _refuse_lost_folder()
+            code = _run(argv, console)
+            sys.stdout.flush()
+            return code
         except InputError as error:
             console.error(str(error))
             return FAILED
@@ -82,16 +87,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             console.error("Stopped.")
             return FAILED
+        except MemoryError:
+            console.error(
+                "The computer's memory does not suffice. Close other programs, or "
+                "give less at once."
+            )
+            return FAILED
         except Exception:
             # Libraries that are interrupted in mid-import raise what they like.
             if not interrupted():
                 raise
             console.error("Stopped.")
             return FAILED
+        finally:
+            _end_output()
 
 
 def _run(argv: list[str], console: Console) -> int:
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    logging.basicConfig(level=logging.WARNING)
+    for handler in logging.root.handlers:
+        handler.setFormatter(_Seen("%(levelname)s: %(message)s"))
     # What is wrong with a file is said in our own words.
     for reader in ("tifffile", "pydicom"):
         logging.getLogger(reader).setLevel(logging.CRITICAL)
@@ -106,8 +121,53 @@ def _run(argv: list[str], console: Console) -> int:
     return code or (FAILED if console.is_incomplete else 0)
 
 
+class _Seen(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return seen(super().format(record))
+
+
+def _open_closed_streams() -> None:
+    """Give closed standard streams a place where nothing is kept.
+
+    A file that is opened later would get their numbers, and what libraries write to
+    standard error would be written into it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            stream = os.fdopen(number, mode, encoding="utf-8", closefd=False)
+            setattr(sys, name, stream)
+
+
+def _refuse_lost_folder() -> None:
+    """Without a folder to be in, libraries end the process as they are loaded."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise InputError(
+            "The folder that this command was started in is gone. Change to another."
+        ) from None
+
+
+def _end_output() -> None:
+    """Write what waits; a reader that has gone is no error of ours at the exit."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            place = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(place, stream.fileno())
+            os.close(place)
+
+
 def _system_sentence(error: OSError) -> str:
     """What the system refused, which file it was, and what to do."""
+    if isinstance(error, BrokenPipeError):
+        return "Stopped: nobody reads what it prints any more."
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return (
             f"The disk is full: {error.filename or 'a file'} cannot be written. What "

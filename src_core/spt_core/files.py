@@ -36,7 +36,8 @@ def written_whole(path: Path, *, private: bool = False) -> Iterator[Path]:
         os.replace(temporary, path)
         folder_to_disk(path.parent)
     except OSError as error:
-        if error.filename is None and error.errno is not None:
+        # Of the name that nobody knows, the one that they do.
+        if error.filename in (None, str(temporary)) and error.errno is not None:
             error.filename = str(path)
         raise
     # Libraries have errors of their own for a disk that is full.

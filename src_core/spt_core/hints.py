@@ -4,11 +4,15 @@ Settings classes annotate their fields with a :class:`Hint`. The options of a co
 the form in a window and the check of ranges are all made from it.
 """
 
-from collections.abc import Mapping
+import os
+import reprlib
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
-from types import NoneType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from math import isinf
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from spt_core.errors import InputError
 
@@ -97,9 +101,14 @@ class Setting:
         if self.kind not in (int, float):
             return None
         parts: tuple[float, ...] = value if self.length else (value,)
+        limits = self._limits()
+        if any(_misfit(float, part) for part in parts if part == part or not limits):
+            return f"{called} must be a number, not {reprlib.repr(value)}."
+        if self.hint.digits and any(isinf(part) for part in parts):
+            return f"{called} must be a number, not infinity."
         shown = " ".join(f"{part:g}" for part in parts)
         if not all(self._within(part) for part in parts):
-            return f"{called} must be {self._limits()}, not {shown}."
+            return f"{called} must be {limits}, not {shown}."
         if self.hint.is_range and list(parts) != sorted(parts):
             return f"{called} must be the lowest, then the highest value, not {shown}."
         return None
@@ -124,6 +133,58 @@ class Setting:
             ("less than", hint.below),
         )
         return " and ".join(f"{words} {n:g}" for words, n in limits if n is not None)
+
+
+_NUMBERS: dict[Any, tuple[type, str]] = {
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+}
+_TOO_LARGE = 2**63
+
+
+def _misfit(kind: Any, value: Any) -> str | None:
+    """What a value should be, where it is not of its field's type."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _misfit(args[0], value)
+    if origin in (Union, UnionType):
+        wrong = [_misfit(one, value) for one in args]
+        return None if None in wrong else next(w for w in wrong if w != "nothing")
+    if kind is NoneType:
+        return None if value is None else "nothing"
+    if origin is tuple:
+        if not isinstance(value, tuple | list):
+            return "a list"
+        if args[-1] is ...:
+            args = args[:1] * len(value)
+        if len(args) != len(value):
+            return f"a list of {len(args)}"
+        wrong = [_misfit(one, part) for one, part in zip(args, value, strict=True)]
+        return next((f"a list of {one} each" for one in wrong if one), None)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return None if isinstance(value, Mapping) else "names and values"
+    if kind in _NUMBERS:
+        of, words = _NUMBERS[kind]
+        number: Any = value
+        if not isinstance(value, of) or isinstance(value, bool):
+            return words
+        is_known = number == number and (isinf(number) or abs(number) < _TOO_LARGE)
+        return None if is_known else f"{words} that can be used"
+    if kind is bool:
+        return None if isinstance(value, bool) else "true or false"
+    if isinstance(kind, type) and issubclass(kind, str | os.PathLike):
+        return _misfit_of_text(value)
+    return None
+
+
+def _misfit_of_text(value: Any) -> str | None:
+    if not isinstance(value, str | os.PathLike):
+        return "text"
+    try:
+        has_null = b"\0" in os.fsencode(value)
+    except ValueError:  # half a character
+        has_null = True
+    return "text without characters that no system takes" if has_null else None
 
 
 Device = Annotated[
@@ -166,6 +227,38 @@ def problems(
         if name in known
     )
     return [problem for problem in found if problem]
+
+
+def check_types(cls: type, values: Mapping[str, Any]) -> None:
+    """Refuse values that are of other types than a class's fields.
+
+    Before anything is made of what a file states: no comparison is surprised then.
+    """
+    wrong = [
+        f"{name} is {reprlib.repr(values[name])}, not {expected}."
+        for name, kind in _types(cls).items()
+        if name in values and (expected := _misfit(kind, values[name]))
+    ]
+    if wrong:
+        raise InputError(" ".join(wrong))
+
+
+@cache
+def _types(cls: type) -> Mapping[str, Any]:
+    return get_type_hints(cls, include_extras=True)
+
+
+def refuse_unknown(cls: type, names: Iterable[str]) -> None:
+    """Refuse names that no field of a settings class has."""
+    unknown = sorted(set(names) - {one.name for one in fields(cls)}, key=str)
+    if unknown:
+        shown = ", ".join(str(name)[:_LONGEST_NAME] for name in unknown[:_SHOWN])
+        more = len(unknown) - _SHOWN
+        also = f" and {more} more" if more > 0 else ""
+        raise InputError(f"Unknown settings: {shown}{also}.")
+
+
+_SHOWN, _LONGEST_NAME = 10, 40
 
 
 def check(settings: Any, *conflicts: str) -> None:

@@ -4,7 +4,7 @@ import secrets
 from pathlib import Path
 
 from spt_core.errors import InputError
-from spt_core.files import written_whole
+from spt_core.files import refuse_no_file, written_whole
 
 KEY_FILE = "patients.key"
 # A shorter one could be guessed, and with it the patients.
@@ -23,6 +23,7 @@ def read_key(path: Path) -> bytes:
     InputError
         Where the file is empty, too short or none of ours.
     """
+    refuse_no_file(path)
     try:
         with path.open("rb") as file:
             text = file.read(2 * _MOST_BYTES)

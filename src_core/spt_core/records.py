@@ -4,6 +4,7 @@ A field without a default must be in the record. What a record holds beyond its 
 goes to the field made by :func:`the_rest`; a class without one refuses it.
 """
 
+import re
 import reprlib
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
@@ -16,6 +17,8 @@ from spt_core.errors import InputError
 T = TypeVar("T")
 _REST = "rest"
 _TOO_LARGE = 2**63
+# A null, and halves of characters: JSON can state them, and nothing can write them.
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 _IN_WORDS: dict[type, str] = {
     bool: "true or false",
     int: "a whole number",
@@ -101,10 +104,14 @@ def _read(hint: Any, value: Any, place: _Place) -> Any:
     if origin is Mapping:
         if not isinstance(value, dict):
             raise place.refuse(value, "an object")
+        for key in value:
+            _read(str, key, place)
         return {key: _read(args[1], one, place.at(key)) for key, one in value.items()}
     fits = isinstance(value, int | float if hint is float else hint)
     if not fits or (isinstance(value, bool) and hint is not bool):
         raise place.refuse(value, _IN_WORDS[hint])
+    if hint is str and _UNWRITABLE.search(value):
+        raise place.refuse(value, "text without characters that no file takes")
     if hint in (int, float) and not abs(value) < _TOO_LARGE:
         raise place.refuse(value, f"{_IN_WORDS[hint]} that can be used")
     return value

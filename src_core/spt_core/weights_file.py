@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from spt_core.card_file import ENDING
 from spt_core.errors import InputError
+from spt_core.files import refuse_no_file
 
 # Under which training programs keep the weights in their checkpoints; DINO keeps the
 # student's beside the teacher's, which are the better ones.
@@ -38,6 +39,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         Where there is no such file, it is damaged, holds no weights, or is a pickle
         that holds more than plain data.
     """
+    refuse_no_file(path)
     try:
         if path.suffix == ENDING:
             return load_file(path)

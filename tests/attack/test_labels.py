@@ -30,6 +30,7 @@ def test_every_bad_table_is_right_or_a_sentence(tmp_path):
         ('slide,label\na,"x\nb,y\n', "never closed"),
         ("slide,label,mpp\na,x,nan\n", "mpp is 'nan'"),
         ("slide,label,mpp\na,x,-0.5\n", "mpp is '-0.5'"),
+        ("slide,label,mpp\na,x,1_0\n", "mpp is '1_0'"),
         ("slide,label\na," + "x" * 20_000 + "\n", "longer than any name"),
         ("slide,label\na," + "x" * 200_000 + "\n", "longer than any name"),
         ("slide,label\na,tumour, benign\n", "3 cells for 2 columns"),
@@ -64,6 +65,23 @@ def test_a_line_separator_in_a_name_is_part_of_it(tmp_path):
     path = tmp_path / "labels.csv"
     path.write_text("slide,label\na\u2028b,x\nc,y\n", encoding="utf-8")
     assert list(read_labels(path).by_slide) == ["a\u2028b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ("a", "A", "differ in capitals"),
+        ("a", "a\u200b", "differ in capitals"),
+        ("small cell", "small-cell", "differ in capitals"),
+        ("a", "nan", "programs write"),
+        ("a", "N/A", "programs write"),
+    ],
+)
+def test_classes_that_may_be_one_or_none_are_remarked(tmp_path, first, second, words):
+    path = tmp_path / "labels.csv"
+    path.write_text(f"slide,label\nx,{first}\ny,{second}\n", encoding="utf-8")
+    (remark,) = read_labels(path).remarks
+    assert words in remark
 
 
 @pytest.mark.slow

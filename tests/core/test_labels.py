@@ -125,7 +125,7 @@ def test_sites_that_are_written_alike_are_remarked(tmp_path):
     table = "\n".join(["slide,label,site", *rows]) + "\n"
     labels = read_labels(written(tmp_path, table))
     (said,) = labels.remarks
-    assert "Site A and site a." in said
+    assert "sites 'Site A' and 'site a' differ" in said
     assert "site-b" not in said
 
 

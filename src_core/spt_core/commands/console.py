@@ -1,11 +1,12 @@
 """How commands speak: a progress bar on a terminal, or one JSON object per line."""
 
 import json
+import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -13,6 +14,16 @@ from tqdm import tqdm
 from spt_core.events import LeftOut, Note, Progress, event_record
 
 Result = TypeVar("Result")
+
+
+# What moves a terminal's cursor, changes its colours or turns text around: a name of a
+# file or a class may hold it.
+_UNSEEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def seen(text: str) -> str:
+    """The same, with what a terminal would obey written out."""
+    return _UNSEEN.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 class Console:
@@ -25,7 +36,7 @@ class Console:
     def say(self, text: str) -> None:
         """Print a line for a person; nothing with ``--json``."""
         if not self.json_lines:
-            print(text)
+            print(seen(text))
 
     def record(self, record: dict[str, Any]) -> None:
         """Print one JSON object; nothing without ``--json``."""
@@ -33,15 +44,18 @@ class Console:
             print(json.dumps(record, ensure_ascii=False, default=str), flush=True)
 
     def error(self, sentence: str) -> None:
-        self.record({"event": "error", "message": sentence})
-        print(f"spt: {sentence}", file=sys.stderr)
+        # It may be their end that is told.
+        with suppress(OSError):
+            self.record({"event": "error", "message": sentence})
+        with suppress(OSError):
+            print(f"spt: {seen(sentence)}", file=sys.stderr)
 
     def note(self, note: Note) -> None:
         """Say what the user should know."""
         if isinstance(note, LeftOut):
             self.is_incomplete = True
         if not self.json_lines:
-            tqdm.write(note.message, file=sys.stderr)
+            tqdm.write(seen(note.message), file=sys.stderr)
 
     def follow(self, events: Generator[Any, None, Result], unit: str = "") -> Result:
         """Run long work to its end, showing its events; give back its result.
@@ -76,7 +90,7 @@ class Console:
                     if bar is None:
                         bar = tqdm(total=event.total, unit=unit, disable=None)
                     bar.total = event.total
-                    bar.set_description_str(event.message, refresh=False)
+                    bar.set_description_str(seen(event.message), refresh=False)
                     bar.update(event.done - bar.n)
         finally:
             events.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spt_core.commands.console import Console
 from spt_core.errors import InputError
-from spt_core.events import Progress
+from spt_core.events import LeftOut, Note, Progress
 from spt_core.tokens.converting import CLAM, FORMS, OURS, with_slide_mpp, write_as
 from spt_core.tokens.feature_file import read_tokens
 from spt_core.tokens.finding import features_in, is_feature_file
@@ -51,29 +51,50 @@ def run(args: argparse.Namespace, console: Console) -> int:
         raise InputError(f"{source} holds no feature files of any tool that is known.")
     if args.out.resolve() in {path.parent.resolve() for path in files}:
         raise InputError("--out must be another folder than that of the features.")
-    console.follow(_converted(args, files, console), unit="slide")
-    console.say(f"{len(files)} files are in {args.out}, in the form of {args.to}.")
-    return 0
+    given = ("mpp", args.mpp), ("slide-mpp", args.slide_mpp)
+    for name, value in (*given, ("patch-size", args.patch_size)):
+        least, most = (1, 2**20) if name == "patch-size" else (1e-3, 1e3)
+        if value is not None and not least <= value <= most:
+            raise InputError(
+                f"--{name} must be from {least:g} to {most:g}, not {value}."
+            )
+    written = console.follow(_converted(args, files, console), unit="slide")
+    console.say(f"{written} files are in {args.out}, in the form of {args.to}.")
+    return 0  # 1 where a file was left out
 
 
 def _converted(
     args: argparse.Namespace, files: list[Path], console: Console
-) -> Generator[Progress, None, None]:
+) -> Generator[Progress | Note, None, int]:
+    written = 0
     for done, path in enumerate(files, start=1):
-        tokens = read_tokens(
-            path,
-            encoder=args.encoder,
-            mpp=args.mpp,
-            patch_size=args.patch_size,
-            dtype=None,
-        )
-        if args.slide_mpp:
-            tokens = with_slide_mpp(tokens, args.slide_mpp)
-        written = write_as(args.to, args.out, tokens, args.slide_mpp)
-        if args.to == CLAM:
-            _bare(args.out / "pt_files" / f"{tokens.name}.pt", tokens.x)
-        console.record({"event": "converted", "from": str(path), "to": str(written)})
-        yield Progress(done, len(files), message=tokens.name)
+        try:
+            target = _convert(args, path)
+        except InputError as error:
+            if len(files) == 1:
+                raise
+            yield LeftOut(str(error))
+        else:
+            written += 1
+            console.record({"event": "converted", "from": str(path), "to": str(target)})
+        yield Progress(done, len(files), message=path.name)
+    return written
+
+
+def _convert(args: argparse.Namespace, path: Path) -> Path:
+    tokens = read_tokens(
+        path,
+        encoder=args.encoder,
+        mpp=args.mpp,
+        patch_size=args.patch_size,
+        dtype=None,
+    )
+    if args.slide_mpp:
+        tokens = with_slide_mpp(tokens, args.slide_mpp)
+    target = write_as(args.to, args.out, tokens, args.slide_mpp)
+    if args.to == CLAM:
+        _bare(args.out / "pt_files" / f"{tokens.name}.pt", tokens.x)
+    return target
 
 
 def _bare(path: Path, x: object) -> None:

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         console.record(about)
         for line in feature_lines(args.slide, about):
             console.say(line)
-        return 0
+        return 1 if about["unreadable"] else 0
     slide = open_slide(args.slide)
     facts = slide_info(slide, identifiers=args.identifiers)
     console.record(facts)

@@ -6,10 +6,8 @@ loads torch, or h5py before it is used: the window asks for the size itself.
 """
 
 import hashlib
-import io
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from platformdirs import user_cache_path
 
 from spt_core.errors import InputError
 from spt_core.files import written_whole
+from spt_core.plain_data import arrays_of
 from spt_core.slides.tissue_mask import Tissue
 from spt_core.tokens import layout
 
@@ -122,14 +121,13 @@ class Entry:
     def tissue(self) -> Tissue | None:
         """Where the slide's tissue is, if that was kept."""
         try:
-            content = io.BytesIO(self._tissue_file.read_bytes())
-            with np.load(content, allow_pickle=False) as stored:
-                width, height = stored["l0_scale_xy"].tolist()
-                rows, cols = stored["shape"].tolist()
-                bits = np.unpackbits(stored["mask"], count=rows * cols)
-                mask = bits.astype(bool).reshape(rows, cols)
-                return Tissue(mask, (width, height), tuple(stored["notes"].tolist()))
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            stored = arrays_of(self._tissue_file)
+            width, height = stored["l0_scale_xy"].tolist()
+            rows, cols = stored["shape"].tolist()
+            bits = np.unpackbits(stored["mask"], count=rows * cols)
+            mask = bits.astype(bool).reshape(rows, cols)
+            return Tissue(mask, (width, height), tuple(stored["notes"].tolist()))
+        except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def keep_tissue(self, tissue: Tissue) -> None:

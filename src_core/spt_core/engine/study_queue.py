@@ -21,6 +21,7 @@ from typing import IO
 from spt_core.engine.priority import lower_priority
 from spt_core.errors import InputError
 from spt_core.files import held_by_one, written_whole
+from spt_core.plain_data import json_of
 from spt_core.records import from_record
 from spt_core.studies.study_folder import StudyFolder
 from spt_core.studies.study_requests import EXIT_CODE
@@ -66,7 +67,7 @@ class StudyQueue:
     def studies(self) -> list[QueuedStudy]:
         """All that are known and still there."""
         try:
-            plain = json.loads(self.file.read_text(encoding="utf-8"))
+            plain = json_of(self.file)
             found = [from_record(QueuedStudy, one, "a study") for one in plain]
         except FileNotFoundError:
             return []

@@ -15,6 +15,7 @@ import numpy as np
 from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.insight.tissue_map import Kinds
+from spt_core.plain_data import json_of
 from spt_core.slides.recipe import RGB_RECIPE
 from spt_core.tokens.tokens import TokenFacts
 
@@ -41,7 +42,7 @@ def read_codebook(path: Path) -> Kinds | None:
         Where the file is another, or damaged.
     """
     try:
-        record = json.loads(Path(path).read_text(encoding="utf-8"))
+        record = json_of(Path(path))
         if record["kind"] != KIND or record["format"] != FORMAT:
             raise ValueError("another kind of file, or of a newer version")
         kinds = record["kinds"]

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any
 
-from spt_core.errors import InputError
-from spt_core.hints import Hint, check
+from spt_core.hints import Hint, check, check_types, refuse_unknown
 from spt_core.training.options import (
     Head,
     Momentum,
@@ -61,7 +60,6 @@ class LearningDetails:
             name: tuple(value) if isinstance(value, list) else value
             for name, value in (plain or {}).items()
         }
-        unknown = sorted(set(values) - {one.name for one in fields(cls)})
-        if unknown:
-            raise InputError(f"Unknown settings: {', '.join(unknown)}.")
+        refuse_unknown(cls, values)
+        check_types(cls, values)
         return cls(**values)

@@ -4,7 +4,7 @@
 names: slides are pseudonyms.
 """
 
-import zipfile
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.files import written_whole
+from spt_core.plain_data import arrays_of
 
 FOLDER = "growth"
+_STEP = re.compile("[0-9]{1,12}")
 # At most about so many are taken in a run.
 MOST = 40
 
@@ -57,7 +59,7 @@ def snapshot_file(run: Path, step: int) -> Path:
 def snapshot_steps(run: str | Path) -> list[int]:
     """The steps of a run of which there are snapshots, in order."""
     names = [path.stem for path in (Path(run) / FOLDER).glob("*.npz")]
-    return sorted(int(name) for name in names if name.isdigit())
+    return sorted(int(name) for name in names if _STEP.fullmatch(name))
 
 
 def write_snapshot(run: Path, found: Snapshot) -> None:
@@ -81,19 +83,19 @@ def write_snapshot(run: Path, found: Snapshot) -> None:
 def read_snapshot(run: str | Path, step: int) -> Snapshot | None:
     """One snapshot; None where it is gone or cannot be read."""
     try:
-        with np.load(snapshot_file(Path(run), step), allow_pickle=False) as stored:
-            return Snapshot(
-                step,
-                tuple(stored["slides"].tolist()),
-                stored["xy"],
-                stored["y"].astype(np.int64),
-                tuple(stored["classes"].tolist()),
-                stored["held_out"],
-                int(stored["attended"]),
-                stored["p"].astype(np.int64),
-                stored["attention"].astype(np.float32),
-            )
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        stored = arrays_of(snapshot_file(Path(run), step))
+        return Snapshot(
+            step,
+            tuple(stored["slides"].tolist()),
+            stored["xy"],
+            stored["y"].astype(np.int64),
+            tuple(stored["classes"].tolist()),
+            stored["held_out"],
+            int(stored["attended"]),
+            stored["p"].astype(np.int64),
+            stored["attention"].astype(np.float32),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 

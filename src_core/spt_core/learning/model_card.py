@@ -22,6 +22,10 @@ KIND = "spt-slide-model"
 FORMAT = 1
 
 
+# As long as a cell of a table of labels.
+_LONGEST_NAME = 10_000
+
+
 @dataclass(frozen=True)
 class Architecture:
     """How to build the slide encoder.
@@ -252,6 +256,18 @@ class Standardising:
         return None
 
 
+def _check_measured(found: Any, *shares: str) -> None:
+    """Refuse what nobody can have measured: it would be shown as if somebody had."""
+    for name in shares:
+        value = getattr(found, name)
+        if value is not None and not 0 <= value <= 1:
+            raise InputError(f"a {name} of {value:.6g} is not possible.")
+    for name in ("slides", "patients", "folds"):
+        count = getattr(found, name, None)
+        if count is not None and count < 0:
+            raise InputError(f"{count} {name} are not possible.")
+
+
 @dataclass(frozen=True)
 class Calibration:
     """What temperature scaling was measured to do.
@@ -277,6 +293,7 @@ class Calibration:
             raise InputError(
                 f"a temperature of {self.temperature:.6g} is not possible."
             )
+        _check_measured(self, "error_before", "error_after")
 
     @property
     def helpful_temperature(self) -> float | None:
@@ -309,6 +326,9 @@ class JudgedOn:
     f1: float | None = None
     auc: float | None = None
     calibration_error: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_measured(self, "accuracy", "f1", "auc", "calibration_error")
 
 
 @dataclass(frozen=True)
@@ -376,6 +396,8 @@ class ModelCard:
     def __post_init__(self) -> None:
         if len(set(self.classes)) < len(self.classes):
             raise InputError("two classes have one name.")
+        if any(not name.strip() or len(name) > _LONGEST_NAME for name in self.classes):
+            raise InputError("a class has no name, or one that is longer than any.")
 
     @property
     def temperature(self) -> float | None:

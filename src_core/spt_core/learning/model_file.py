@@ -242,6 +242,13 @@ def _check_parts(
             f"{path.name}: its encoder takes tokens of {in_dim:.6g} numbers, its card "
             f"states {card.tokens.dim}."
         )
+    rows = {shape[:1] for shape in shapes.get(CLASSIFIER, {}).values()}
+    if rows and (rows != {(len(card.classes),)} or not card.classes):
+        found = ", ".join(str(n) for row in rows for n in row) or "none"
+        raise InputError(
+            f"{path.name}: its card names {len(card.classes)} classes, its classifier "
+            f"is of {found}."
+        )
     check_architecture(path, kind, card.architecture, shapes.get(ENCODER, {}))
 
 
@@ -249,4 +256,5 @@ def _load(path: Path, module: nn.Module, weights: dict[str, Tensor]) -> None:
     try:
         module.load_state_dict(weights)
     except RuntimeError as error:
-        raise InputError(f"{path.name} does not fit its own card: {error}") from error
+        said = " ".join(str(error).split())[:300]
+        raise InputError(f"{path.name} does not fit its own card: {said}") from error

@@ -1,15 +1,14 @@
 """What a training run was asked to do; plain data, so that a window can fill it in."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
 
-from spt_core.errors import InputError
-from spt_core.hints import Device, Hint, check
+from spt_core.hints import Device, Hint, check, check_types, refuse_unknown
 from spt_core.learning.model_card import NONE, SITE, SLIDE
 from spt_core.learning.views import ViewSettings
 from spt_core.tokens.labels import PatientSource
@@ -338,14 +337,13 @@ class TrainSettings:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "TrainSettings":
         """From what ``write`` wrote, or a window filled in."""
-        known = {one.name for one in fields(cls)}
-        unknown = sorted(set(plain) - known)
-        if unknown:
-            raise InputError(f"Unknown settings: {', '.join(unknown)}.")
+        refuse_unknown(cls, plain)
         views: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in plain.get("views", {}).items()
         }
+        check_types(cls, plain)
+        check_types(ViewSettings, views)
         weights = plain.get("vicreg_weights", (10.0, 10.0, 1.0))
         values = {**plain, "vicreg_weights": tuple(weights)}
         return cls(**{**values, "views": ViewSettings(**views)})

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from spt_core.files import written_whole
 from spt_core.patches.encoder_card import EncoderCard
 from spt_core.patches.store import encoders_folder
+from spt_core.plain_data import json_of
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +123,7 @@ def _is_worth_it(module: nn.Module) -> bool:
 def _kept(path: Path) -> Graph | Literal[False] | None:
     """A graph of an earlier run; False where torch was quicker, None where none is."""
     try:
-        facts = json.loads(path.with_suffix(".json").read_text("utf-8"))
+        facts = json_of(path.with_suffix(".json"))
         if (
             facts["runtime"] != version("onnxruntime")
             or facts["torch"] != torch.__version__

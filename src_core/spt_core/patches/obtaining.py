@@ -23,6 +23,7 @@ from spt_core.patches.filling import matched
 from spt_core.patches.known import KNOWN
 from spt_core.patches.registry import find_card, find_encoder, module_for
 from spt_core.patches.store import stored_file
+from spt_core.plain_data import json_of
 from spt_core.weights_file import read_weights, refuse_misfit, unwrapped
 
 LIST = "encoders.json"
@@ -104,7 +105,7 @@ def unpack_encoders(folder: Path, names: Iterable[str] = ()) -> list[str]:
     Names of the encoders.
     """
     try:
-        listed = json.loads((folder / LIST).read_text("utf-8"))["encoders"]
+        listed = json_of(folder / LIST)["encoders"]
         files = {str(one["name"]): one for one in listed}
         hashes = {name: str(one["sha256"]) for name, one in files.items()}
     except FileNotFoundError:

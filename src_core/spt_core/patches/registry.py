@@ -128,6 +128,11 @@ def load_encoder(name: str, weights_file: Path | None = None) -> TorchEncoder:
         module = build_module(built)
         fill(module, state, own)
         return TorchEncoder(module, card)
+    if name == bundled.ENCODER:
+        raise InputError(
+            f"{name} has weights of its own: leave {weights_file} out, or say of which "
+            "encoder they are."
+        )
     entry = find_encoder(name)
     card = entry.card
     if card.weights == FROM_SEED:

@@ -68,6 +68,12 @@ class ArrayLevel:
     def size(self) -> tuple[int, int]:
         return self._xy(self.array.shape)
 
+    def kinds(self) -> tuple[Any, ...]:
+        """What is the same in all levels of one picture."""
+        lengths = zip(self.axes, self.array.shape, strict=True)
+        channels = [length for axis, length in lengths if axis in "CS"]
+        return (np.dtype(self.array.dtype).kind, *channels)
+
     def tile(self) -> tuple[int, int]:
         return self._xy(self.array.chunks)
 
@@ -121,6 +127,13 @@ class ArraySource:
     asked: str | None = None
 
     def __post_init__(self) -> None:
+        if (
+            len({level.kinds() for level in self.levels}) != 1
+            or self.dtype.kind in "mMO"
+        ):
+            raise ValueError("its levels are of different channels or numbers")
+        if math.prod(self.levels[0].kinds()[1:]) > _MOST_CHANNELS:
+            raise ValueError("no picture has so many channels")
         self.level_dimensions = tuple(level.size() for level in self.levels)
         self.tile_sizes = tuple(level.tile() for level in self.levels)
         self._view: ChannelView | None = None
@@ -310,6 +323,9 @@ def _tiff_source(
     )
 
 
+_MOST_LEVELS, _MOST_CHANNELS = 64, 4096
+
+
 def is_ome_zarr(path: Path) -> bool:
     """Whether a folder is a zarr group or array (version 2 or 3)."""
     return path.is_dir() and any(
@@ -335,11 +351,13 @@ def open_ome_zarr(path: Path, recipe: str | None = None) -> ArraySource:
         raise InputError("is a zarr folder that holds no OME-Zarr image.")
     multiscale = attributes["multiscales"][0]
     axes_list = multiscale.get("axes") or ["t", "c", "z", "y", "x"]
+    datasets = multiscale["datasets"]
+    # Each level is opened; halved so often, no picture has a pixel left.
+    if not isinstance(axes_list, list) or len(datasets) > _MOST_LEVELS:
+        raise ValueError("no list of axes, or more levels than a picture has")
     names = [a["name"] if isinstance(a, dict) else a for a in axes_list]
     axes = "".join(names).upper()
-    levels = [
-        ArrayLevel(group[dataset["path"]], axes) for dataset in multiscale["datasets"]
-    ]
+    levels = [ArrayLevel(group[dataset["path"]], axes) for dataset in datasets]
     for level in levels:
         check_chunks(level.array)
     channels = from_omero(attributes.get("omero", {}).get("channels", []))
@@ -347,7 +365,7 @@ def open_ome_zarr(path: Path, recipe: str | None = None) -> ArraySource:
         path,
         "zarr",
         levels,
-        _zarr_mpp(multiscale["datasets"][0], axes_list, axes),
+        _zarr_mpp(datasets[0], axes_list, axes),
         channels=fitting(channels, levels[0]),
         asked=recipe,
     )

@@ -15,41 +15,49 @@ from spt_core.slides.names import is_slide_name
 _log = logging.getLogger(__name__)
 
 _DICOM = ".dcm"
+# Of folders in one another: nobody sorts slides so, and Python counts its calls.
+_DEEPEST = 100
+_Seen = set[tuple[int, int]]
 _MAGIC_AT, _MAGIC = 128, b"DICM"
 
 
-def slides_in(
-    folder: Path, _above: frozenset[tuple[int, int]] = frozenset()
-) -> Iterator[Path]:
+def slides_in(folder: Path) -> Iterator[Path]:
     """The slides of a folder and of all folders in it, in order.
 
     An OME-Zarr folder is one slide, and so is a folder that holds the DICOM files of
     one series and no other slide. Elsewhere a series is represented by its first file.
-    A folder inside that may not be read is left out, with a warning, and links that
-    lead back are not followed.
+    A folder inside that may not be read is left out, with a warning, and each is looked
+    into once, however many links lead to it.
     """
+    return _slides_in(folder, set(), 0)
+
+
+def _slides_in(folder: Path, seen: _Seen, depth: int) -> Iterator[Path]:
     state = folder.stat()
     here = (state.st_dev, state.st_ino)
-    if here in _above:
+    if here in seen:
         return
-    above = _above | {here}
+    seen.add(here)
     if is_ome_zarr(folder):
         yield folder
         return
     dicom = _first_of_each_series(dicom_files(folder))
-    if dicom and _is_one_series(dicom) and not _has_others(folder, above):
+    if dicom and _is_one_series(dicom) and not _has_others(folder, seen, depth):
         yield folder
         return
     for path in _visible(folder):
         if path.is_dir():
-            yield from _below(path, above)
+            yield from _below(path, seen, depth)
         elif path in dicom or (is_slide_name(path) and not _is_dicom(path)):
             yield path
 
 
-def _below(folder: Path, above: frozenset[tuple[int, int]]) -> Iterator[Path]:
+def _below(folder: Path, seen: _Seen, depth: int) -> Iterator[Path]:
+    if depth >= _DEEPEST:
+        _log.warning("%s lies too deep to be looked into", folder)
+        return
     try:
-        yield from slides_in(folder, above)
+        yield from _slides_in(folder, seen, depth + 1)
     except OSError as error:
         _log.warning("%s cannot be looked into: %s", folder, error.strerror or error)
 
@@ -103,10 +111,11 @@ def _series(path: Path) -> str | None:
     return series_of(path)
 
 
-def _has_others(folder: Path, above: frozenset[tuple[int, int]]) -> bool:
+def _has_others(folder: Path, seen: _Seen, depth: int) -> bool:
     """Whether there are slides beside a folder's DICOM files, or below."""
+    seen = set(seen)  # what is only looked at here is still to be found
     return any(
-        any(_below(path, above))
+        any(_below(path, seen, depth))
         if path.is_dir()
         else is_slide_name(path) and not _is_dicom(path)
         for path in _visible(folder)

@@ -8,7 +8,8 @@ _MOST_DIRECTORIES = 100_000
 _WIDTH, _LENGTH, _TILE_WIDTH, _TILE_LENGTH = 256, 257, 322, 323
 _NDPI = 65420
 _KINDS = {3: "H", 4: "I", 16: "Q"}
-_LARGEST_SIDE, _LARGEST_TILE = 2**31 - 1, 2**16
+# Ten metres of the finest scanners, and what is laid out in seconds.
+_LARGEST_SIDE, _LARGEST_TILE = 2**26, 2**16
 
 
 def wrong_with(path: Path) -> str:

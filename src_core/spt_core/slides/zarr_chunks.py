@@ -84,10 +84,25 @@ SIZES: dict[str, Callable[[BinaryIO, int], int]] = {
 _COUNTED = ("gzip", "zlib")
 
 
+# Each is a file that is looked for, or a place in one.
+_MANY_CHUNKS, _SMALL_CHUNK = 100_000, 1024
+
+
 def check_chunks(array: Any) -> None:
     """Refuse chunks that no memory holds, or far larger than all of the array."""
     size = prod(array.shape) * array.dtype.itemsize
     chunk = prod(array.chunks) * array.dtype.itemsize
+    if min(array.chunks, default=1) < 1:
+        raise ValueError("its chunks hold nothing")
+    count = prod(
+        -(-side // of) for side, of in zip(array.shape, array.chunks, strict=True)
+    )
+    if count > _MANY_CHUNKS and prod(array.chunks) < _SMALL_CHUNK:
+        shown = " × ".join(str(side) for side in array.chunks)
+        raise InputError(
+            f"has {count:,} chunks of {shown} numbers, which take hours to read. Save "
+            "it again in larger chunks."
+        )
     if chunk > min(max(size, SPARE_BYTES), _MOST_CHUNK_BYTES):
         raise InputError(
             f"has chunks of {chunk / 2**30:,.1f} GB each, more than can be unpacked. "

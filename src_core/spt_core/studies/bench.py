@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from spt_core._version import __version__
 from spt_core.errors import InputError
+from spt_core.files import refuse_no_file
 from spt_core.insight.results import pseudonym
 from spt_core.learning.cohort import Cohort, open_cohort
 from spt_core.learning.model_card import SITE, SLIDE
@@ -350,6 +351,7 @@ def _same_slides(cohorts: dict[str, Cohort]) -> tuple[dict[str, Cohort], list[st
 
 def read_slide_list(path: Path) -> frozenset[str]:
     """Slides' names or pseudonyms, one a line."""
+    refuse_no_file(path)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

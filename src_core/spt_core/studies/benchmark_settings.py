@@ -1,21 +1,21 @@
 """What a benchmark was asked to compare; plain data, as its YAML file has it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
 
 from spt_core.errors import InputError
-from spt_core.hints import Device, Hint, check
+from spt_core.hints import Device, Hint, check, check_types, refuse_unknown
 from spt_core.learning.details import LearningDetails
 from spt_core.learning.model_card import NONE, SITE, SLIDE
 from spt_core.learning.views import ViewSettings
 from spt_core.patches.scheduler import TlsCa, TlsCert, TlsFiles, TlsKey
 from spt_core.studies.benchmark_methods import ABLATIONS, METHODS, Method
 from spt_core.tokens.labels import PatientSource
-from spt_core.training.config_file import read_config
+from spt_core.training.config_file import read_config, settings_of_file
 from spt_core.training.options import LearningRate
 
 DEFAULT_METHODS = ("mean", "max", "untrained", "ssspt-simclr", "abmil", "classify")
@@ -241,10 +241,7 @@ class BenchmarkSettings:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "BenchmarkSettings":
         """From what ``write`` wrote, or somebody did by hand."""
-        known = {one.name for one in fields(cls)}
-        unknown = sorted(set(plain) - known)
-        if unknown:
-            raise InputError(f"Unknown settings: {', '.join(unknown)}.")
+        refuse_unknown(cls, plain)
         missing = sorted({"features", "labels", "out"} - set(plain))
         if missing:
             raise InputError(f"The settings lack {', '.join(missing)}.")
@@ -258,6 +255,8 @@ class BenchmarkSettings:
         details = LearningDetails.from_plain(values.pop("details", None))
         views = values.pop("views", None) or {}
         views = {name: as_tuple(value) for name, value in views.items()}
+        check_types(cls, values)
+        check_types(ViewSettings, views)
         try:
             return cls(**values, views=ViewSettings(**views), details=details)
         except TypeError as error:
@@ -265,4 +264,6 @@ class BenchmarkSettings:
 
     @classmethod
     def read(cls, path: Path) -> "BenchmarkSettings":
-        return cls.from_plain(read_config(path))
+        plain = read_config(path)
+        with settings_of_file(path):
+            return cls.from_plain(plain)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from spt_core.errors import InputError
 from spt_core.files import written_whole
+from spt_core.plain_data import arrays_of, from_json, json_of
 
 # What an array's name begins with.
 SHARES, CONTROL = "shares", "control"
@@ -130,12 +131,11 @@ class CellFolder:
     def read(self, cell: Cell) -> CellResult:
         path = self.result(cell)
         try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            facts = json.loads(str(arrays.pop("facts")))
+            arrays = arrays_of(path)
+            facts = dict(from_json(str(arrays.pop("facts"))))
             recipe = facts.pop("recipe")
             asked, h = arrays.pop("asked"), arrays.pop("h")
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{path} cannot be read ({error}). Remove it; the cell is done again."
             ) from error
@@ -163,7 +163,7 @@ class CellFolder:
         if not path.exists():
             return None
         try:
-            return str(json.loads(path.read_text(encoding="utf-8"))["why"])
+            return str(json_of(path)["why"])
         except (ValueError, KeyError, TypeError):
             return "unknown"
 

@@ -1,7 +1,6 @@
 """From a folder of features to a map of its slides, kept by what is in them."""
 
 import hashlib
-import zipfile
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from spt_core.insight.slide_map import MapOfSlides, unit_length, unusualness
 from spt_core.learning.cohort import Cohort, feature_files, open_cohort
 from spt_core.learning.model_card import SITE
 from spt_core.learning.model_file import SlideModel
+from spt_core.plain_data import arrays_of
 from spt_core.studies.embeddings import knowing_sites, pooling_model
 from spt_core.tokens import Labels
 from spt_core.tokens.finding import name_of
@@ -183,19 +183,19 @@ def _write(file: Path, found: MapOfSlides) -> None:
 def _read(file: Path, cohort: Cohort, fingerprints: list[str]) -> MapOfSlides | None:
     """A map that was kept, None where there is none that can be read."""
     try:
-        with np.load(file, allow_pickle=False) as stored:
-            classes = tuple(stored["classes"].tolist())
-            return MapOfSlides(
-                names=tuple(slide.name for slide in cohort),
-                pseudonyms=tuple(pseudonym(one) for one in fingerprints),
-                h=stored["h"],
-                directions=stored["directions"],
-                neighbours=stored["neighbours"],
-                classes=classes,
-                shares=stored["shares"] if classes else None,
-                learned=stored["learned"],
-                unusual=stored["unusual"],
-                by_themselves=int(stored["by_themselves"]),
-            )
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        stored = arrays_of(file)
+        classes = tuple(stored["classes"].tolist())
+        return MapOfSlides(
+            names=tuple(slide.name for slide in cohort),
+            pseudonyms=tuple(pseudonym(one) for one in fingerprints),
+            h=stored["h"],
+            directions=stored["directions"],
+            neighbours=stored["neighbours"],
+            classes=classes,
+            shares=stored["shares"] if classes else None,
+            learned=stored["learned"],
+            unusual=stored["unusual"],
+            by_themselves=int(stored["by_themselves"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -24,6 +24,7 @@ from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.insight.results import pseudonym
 from spt_core.learning.cohort import Cohort
+from spt_core.plain_data import json_of
 from spt_core.slides.names import slide_name
 from spt_core.tokens import layout
 from spt_core.tokens.labels import SPLIT_WORDS, SPLITS
@@ -245,8 +246,8 @@ def _numbered(splits: list[NamedSplit], folds: list[_Fold]) -> list[NamedSplit]:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        return json_of(path)
+    except ValueError as error:
         raise InputError(f"{path.name} is not readable JSON: {error}.") from None
 
 

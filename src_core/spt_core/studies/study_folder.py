@@ -20,6 +20,7 @@ Without torch: a window reads and asks by these files.
 import hashlib
 import hmac
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,9 +32,11 @@ from typing import Any
 from spt_core.errors import InputError
 from spt_core.files import held_by_one, remove_left, written_whole
 from spt_core.patients_key import KEY_FILE, new_key, read_key, write_key
+from spt_core.plain_data import from_json
 from spt_core.records import from_record
 from spt_core.studies.study_settings import Goal, StudySettings
 
+_NUMBER = re.compile("[0-9]{1,9}")
 _WAIT_SECONDS = 2.0
 
 
@@ -151,7 +154,8 @@ class StudyFolder:
         """Of the runs that are there, the latest first."""
         there = self.runs.iterdir() if self.runs.is_dir() else ()
         names = [path.name for path in there]
-        return sorted((int(name) for name in names if name.isdigit()), reverse=True)
+        numbers = (int(name) for name in names if _NUMBER.fullmatch(name))
+        return sorted(numbers, reverse=True)
 
     def features_of(self, settings: StudySettings) -> Path:
         """The folder that is learned from: features alone are taken where they are."""
@@ -196,7 +200,7 @@ class StudyFolder:
         except FileNotFoundError:
             return None
         try:
-            return from_record(StudyState, json.loads(text), "state.json")
+            return from_record(StudyState, from_json(text), "state.json")
         except ValueError as error:
             raise InputError(f"{self.path / 'state.json'}: {error}") from error
 
@@ -214,9 +218,11 @@ class StudyFolder:
         found = []
         for line in data[:end].splitlines():
             try:
-                found.append(json.loads(line))
+                event = from_json(line)
             except ValueError:  # cut by a kill; the next one began a new line
                 continue
+            if isinstance(event, dict):
+                found.append(event)
         return found, start + end
 
     def ask(self, request: Request | str) -> None:

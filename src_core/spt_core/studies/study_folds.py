@@ -12,6 +12,7 @@ import numpy as np
 from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.learning.cohort import Cohort
+from spt_core.plain_data import json_of
 from spt_core.studies.divisions import Divisions, divide_as_assigned, divide_by_patient
 from spt_core.studies.study_folder import StudyFolder
 
@@ -74,10 +75,14 @@ def with_new_patients(
 def read_folds(folder: StudyFolder, folds: int) -> dict[str, int]:
     """The fold of each patient's HMAC; none where so many folds were never drawn."""
     try:
-        plain = json.loads(folder.folds.read_text(encoding="utf-8"))
+        plain = json_of(folder.folds)
         if plain["folds"] != folds:
             return {}
-        return {str(name): int(fold) for name, fold in plain["patients"].items()}
+        known = dict(plain["patients"])
+        wrong = [n for n in known.values() if type(n) is not int or not 0 <= n < folds]
+        if wrong:
+            raise ValueError(f"it states a fold {wrong[0]!r:.40} of {folds}")
+        return known
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError, AttributeError) as error:

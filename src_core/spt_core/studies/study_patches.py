@@ -12,6 +12,7 @@ from spt_core.patches.encoder_file import ENCODER_FILE
 from spt_core.patches.folder import find_slides
 from spt_core.patches.training import resume_patches, train_patches
 from spt_core.patches.training.settings import PatchTrainSettings
+from spt_core.plain_data import json_of
 from spt_core.studies.study_folder import StudyFolder
 from spt_core.studies.study_settings import StudySettings
 from spt_core.training.run_folder import RunFolder
@@ -91,8 +92,9 @@ def choose_patch_run(
 def _read(file: Path) -> tuple[str, tuple[str, ...], str]:
     """The recipe, the slides and the status of a run."""
     try:
-        plain = json.loads(file.read_text(encoding="utf-8"))
-        return plain["recipe"], tuple(plain["slides"]), plain["status"]
+        plain = json_of(file)
+        slides = tuple(str(slide) for slide in plain["slides"])
+        return str(plain["recipe"]), slides, str(plain["status"])
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{file} cannot be read ({error}). Remove its folder; the run is done anew."

@@ -4,7 +4,6 @@ Every answer here is a fold's: of a model that had not learned from the slide's 
 """
 
 import csv
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.errors import InputError
+from spt_core.plain_data import json_of
 from spt_core.studies.study_folder import StudyFolder
 
 RESULT, RESULTS, PREDICTIONS = "result.json", "results.json", "predictions.csv"
@@ -123,8 +123,20 @@ class StudyReport:
 
 def read_study_report(folder: str | Path) -> StudyReport:
     """Read what a study has found so far."""
-    folder = Path(folder)
-    report = StudyFolder(folder).report
+    report = StudyFolder(Path(folder)).report
+    try:
+        return _report_in(Path(folder), report)
+    except InputError:
+        raise
+    # What its files lack, or state otherwise.
+    except (LookupError, ValueError, TypeError, AttributeError, csv.Error) as error:
+        raise InputError(
+            f"{report} is damaged ({type(error).__name__}: {str(error)[:80]}). Remove "
+            "it, and let the study make another."
+        ) from error
+
+
+def _report_in(folder: Path, report: Path) -> StudyReport:
     plain = _read(report / RESULT)
     method = str(plain["method"])
     rows = tuple(
@@ -178,10 +190,10 @@ def _answers(path: Path, ours: ReportRow, classes: tuple[str, ...]) -> list[Answ
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return dict(json_of(path))
     except FileNotFoundError:
         raise InputError(
             f"{path.parent.parent} holds no result yet: the study is not finished."
         ) from None
-    except (ValueError, OSError) as error:
+    except (ValueError, TypeError, OSError) as error:
         raise InputError(f"{path} cannot be read: {error}.") from error

@@ -5,7 +5,6 @@ leaves: the last checkpoint, from which a study goes on, or from which its model
 handed over as it was.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 
 from spt_core.errors import InputError
+from spt_core.plain_data import json_of
 from spt_core.studies.study_folder import Request, Status, StudyFolder
 from spt_core.studies.study_recorder import Recorder
 
@@ -182,7 +182,7 @@ def latest_run_of(folder: StudyFolder) -> tuple[int, bool]:
             if not file.exists():
                 continue
             try:
-                plain = json.loads(file.read_text(encoding="utf-8"))
+                plain = json_of(file)
                 return number, plain["status"] != "finished"
             except (ValueError, KeyError, TypeError) as error:
                 raise InputError(

@@ -15,6 +15,8 @@ from spt_core.errors import InputError
 from spt_core.files import written_whole
 from spt_core.insight.results import pseudonym
 from spt_core.learning.cohort import Cohort
+from spt_core.plain_data import json_of
+from spt_core.records import from_record
 from spt_core.studies.study_folder import StudyFolder
 
 SLIDES_FILE = "slides.txt"
@@ -118,7 +120,7 @@ def latest_run(folder: StudyFolder) -> StudyRun | None:
     if path is None:
         return None
     try:
-        return StudyRun(**json.loads(path.read_text(encoding="utf-8")))
+        return from_record(StudyRun, json_of(path), "it")
     except (ValueError, TypeError) as error:
         raise InputError(
             f"{path} cannot be read ({error}). Remove its folder; the run is done anew."

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,14 +12,14 @@ import yaml
 
 from spt_core import bundled
 from spt_core.errors import InputError
-from spt_core.hints import Device, Hint, check
+from spt_core.hints import Device, Hint, check, check_types, refuse_unknown
 from spt_core.learning.details import LearningDetails
 from spt_core.learning.model_card import NONE, SITE, SLIDE
 from spt_core.learning.views import ViewSettings
 from spt_core.patches.settings import EncodeSettings
 from spt_core.patches.training.settings import METHODS as PATCH_METHODS
 from spt_core.tokens.labels import PatientSource
-from spt_core.training.config_file import read_config
+from spt_core.training.config_file import read_config, settings_of_file
 from spt_core.training.options import LearningRate, Seed
 
 
@@ -332,9 +332,8 @@ class StudySettings:
             (EncodeSettings, encode),
             (ViewSettings, views),
         ):
-            unknown = sorted(set(found) - {one.name for one in fields(kind)})
-            if unknown:
-                raise InputError(f"Unknown settings: {', '.join(unknown)}.")
+            refuse_unknown(kind, found)
+            check_types(kind, found)
         if encode.get("weights"):
             encode["weights"] = Path(encode["weights"])
         views = {
@@ -353,7 +352,6 @@ class StudySettings:
 
     @classmethod
     def read(cls, path: Path) -> "StudySettings":
-        try:
-            return cls.from_plain(read_config(path))
-        except yaml.YAMLError as error:
-            raise InputError(f"{path} cannot be read: {error}.") from error
+        plain = read_config(path)
+        with settings_of_file(path):
+            return cls.from_plain(plain)

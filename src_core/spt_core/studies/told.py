@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spt_core.events import event_record
+from spt_core.plain_data import from_json
 
 
 def tell(folder: str, cell: str, event: Any) -> None:
@@ -38,7 +39,7 @@ class Told:
             end = data.rfind(b"\n") + 1
             self._read[path] = self._read.get(path, 0) + end
             for line in data[:end].splitlines():
-                cell, record = json.loads(line)
+                cell, record = from_json(line)
                 yield str(cell), record
 
     def close(self) -> None:

@@ -1,18 +1,21 @@
 """Writing features in the forms of other tools."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from spt_core.errors import InputError
-from spt_core.files import written_whole
 from spt_core.tokens import layout
 from spt_core.tokens.feature_file import coords_attributes, write_tokens
+from spt_core.tokens.h5_writing import written_h5
 from spt_core.tokens.tokens import Tokens
 
 OURS, TRIDENT, CLAM, STAMP = FORMS = ("spt", "trident", "clam", "stamp")
+
+
+_NO_NAME, _LONGEST_NAME = re.compile(r"[^\w.-]"), 100
 
 
 def with_slide_mpp(tokens: Tokens, slide_mpp: float) -> Tokens:
@@ -56,7 +59,9 @@ def write_as(
     if form == STAMP:
         return _as_stamp(folder, tokens, slide_mpp)
     if form == TRIDENT:
-        path = folder / f"features_{facts.encoder or 'unknown'}" / f"{facts.name}.h5"
+        # The encoder's name is from a file that anybody may have written.
+        encoder = _NO_NAME.sub("_", facts.encoder or "unknown")[:_LONGEST_NAME]
+        path = folder / f"features_{encoder}" / f"{facts.name}.h5"
         patches = folder / "patches" / f"{facts.name}_patches.h5"
         attributes = coords_attributes(facts)
     elif form == CLAM:
@@ -67,14 +72,14 @@ def write_as(
         attributes |= {"name": facts.name}
     else:
         raise InputError(f"There is no form {form!r}: choose of {', '.join(FORMS)}.")
-    with written_whole(path) as temporary, h5py.File(temporary, "w") as file:
+    with written_h5(path, tokens.x.nbytes + 16 * len(tokens)) as file:
         file.create_dataset(layout.FEATURES, data=tokens.x)
         coords = file.create_dataset(
             layout.COORDS, data=tokens.xy.astype(np.int32 if form == CLAM else np.int64)
         )
         if form == TRIDENT:
             coords.attrs.update(attributes)
-    with written_whole(patches) as temporary, h5py.File(temporary, "w") as file:
+    with written_h5(patches, 16 * len(tokens)) as file:
         file.create_dataset(layout.COORDS, data=tokens.xy).attrs.update(attributes)
     return path
 
@@ -94,8 +99,15 @@ def _as_stamp(folder: Path, tokens: Tokens, slide_mpp: float | None) -> Path:
     else:
         raise InputError(f"{facts.name}: STAMP needs micrometres: give --slide-mpp.")
     path = folder / f"{facts.name}.h5"
-    with written_whole(path) as temporary, h5py.File(temporary, "w") as file:
-        file.create_dataset("feats", data=tokens.x.astype(np.float16))
+    with np.errstate(over="ignore"):
+        x = tokens.x.astype(np.float16)
+    if not np.isfinite(x).all():
+        raise InputError(
+            f"{facts.name}: STAMP keeps features in half precision, and some are too "
+            "large for it."
+        )
+    with written_h5(path, x.nbytes + 8 * len(x)) as file:
+        file.create_dataset("feats", data=x)
         file.create_dataset(layout.COORDS, data=um.astype(np.float32))
         file.attrs.update(
             {

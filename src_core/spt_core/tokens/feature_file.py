@@ -13,23 +13,30 @@ from numpy.typing import NDArray
 
 from spt_core._version import __version__
 from spt_core.errors import InputError
-from spt_core.files import refuse_no_file, written_whole
+from spt_core.files import refuse_no_file
 from spt_core.tokens import foreign, layout
+from spt_core.tokens.h5_writing import written_h5
 from spt_core.tokens.lattice import cells_of, likely_step
 from spt_core.tokens.lazyslide import is_lazyslide, read_lazyslide
 from spt_core.tokens.rows import RowSource, locate_rows
 from spt_core.tokens.schema import (
+    check_agreement,
     check_attributes,
     check_datasets,
     check_facts,
     check_lattice,
     check_matrix,
+    check_patch,
     check_places,
     short_attributes,
     text_of,
 )
 from spt_core.tokens.tokens import TokenFacts, Tokens
 
+# TRIDENT's folders: magnification, side and overlap of patches.
+_TRIDENTS = re.compile(
+    r"([0-9]{1,4}(?:\.[0-9]{1,4})?)x_([0-9]{1,7})px_([0-9]{1,7})px_overlap"
+)
 # A microscope's "20x" is 0.5 micrometres per pixel.
 UM_AT_1X = 10.0
 
@@ -139,6 +146,8 @@ def read_index(
             "Encode this slide again."
         )
     facts = _facts(path, attributes, l0_xy)
+    check_facts(name, facts)
+    check_patch(name, facts)
     if "l0_patch_xy" in facts.assumed:
         facts = _with_patch_file(path, facts, len(l0_xy))
     facts = _complete(facts, **given)
@@ -146,6 +155,7 @@ def read_index(
         p, off = cells_of(l0_xy, facts.l0_step_xy or (1, 1))
         facts = replace(facts, off_lattice=off)
     else:
+        check_agreement(name, facts, l0_xy, g_rc)
         p = g_rc - np.asarray(facts.g_origin)
     check_lattice(name, p)
     return TokenIndex(p, l0_xy, facts, rows)
@@ -202,7 +212,7 @@ def write_tokens(path: str | os.PathLike[str], tokens: Tokens) -> None:
     x = np.ascontiguousarray(tokens.x[order])
     if x.dtype not in (np.float16, np.float32):
         x = x.astype(np.float32)
-    with written_whole(Path(path)) as temporary, h5py.File(temporary, "w") as file:
+    with written_h5(Path(path), x.nbytes + 32 * len(x)) as file:
         # Contiguous and unfiltered: rows can be read through a memory map.
         file.create_dataset(layout.FEATURES, data=x)
         coords = file.create_dataset(layout.COORDS, data=tokens.xy[order])
@@ -364,8 +374,8 @@ def _folder_facts(path: Path) -> dict[str, str]:
     if match := re.fullmatch(r"(?:slide_)?features_(\w[\w.-]*)", folder.name):
         facts["encoder"] = match[1]
     for name in (folder.name, folder.parent.name):
-        match = re.match(r"([\d.]+)x_(\d+)px_(\d+)px_overlap", name)
-        if match:
+        match = _TRIDENTS.match(name)
+        if match and float(match[1]) and int(match[2]):
             facts["magnification"] = match[1]
             facts["patch_size"] = match[2]
             facts["overlap"] = match[3]

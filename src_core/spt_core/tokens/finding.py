@@ -46,7 +46,8 @@ def _plainly_in(folder: Path) -> list[Path]:
         return []
     names = sorted(p for p in folder.iterdir() if p.name[0] != ".")
     for kind in (layout.ENDING, PT):
-        found = [p for p in names if p.name.endswith(kind) and p.is_file()]
+        # Links that lead nowhere too: whoever opens them says so.
+        found = [p for p in names if p.name.endswith(kind) and not p.is_dir()]
         if found:
             return found
     return [p for p in names if is_lazyslide(p)]

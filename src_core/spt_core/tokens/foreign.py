@@ -4,7 +4,6 @@ STAMP's HDF5, and ``.pt`` of CLAM, Slideflow and the SPT paper's group. TRIDENT'
 CLAM's HDF5 is the form of our own files.
 """
 
-import json
 import math
 import zipfile
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.errors import InputError
+from spt_core.plain_data import from_json
 from spt_core.tokens import layout
 from spt_core.tokens.lattice import cells_of, likely_step
 from spt_core.tokens.rows import RowSource, locate_rows
@@ -278,8 +278,8 @@ def _centres(index: Path) -> NDArray[np.float64]:
 def _config(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
-            held = json.loads(file.read(_LONGEST_CONFIG))
-    except (ValueError, RecursionError) as error:
+            held = from_json(file.read(_LONGEST_CONFIG))
+    except ValueError as error:
         raise InputError(f"{path} is no JSON ({error}).") from error
     return held if isinstance(held, dict) else {}
 

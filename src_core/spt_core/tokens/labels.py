@@ -7,10 +7,11 @@ The file has one row per slide (``slide,label``), or one per patient
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from unicodedata import normalize
 
 from spt_core.errors import InputError
 from spt_core.slides.names import slide_name
@@ -21,6 +22,8 @@ COLUMNS = ("slide", "label", "patient", "site", "split", "mpp")
 SPLITS = ("train", "val", "test")
 SPLIT_WORDS = {"training": "train", "valid": "val", "validation": "val", "tune": "val"}
 SHOWN = 10
+_NONE = ("nan", "na", "n/a", "null", "none", "#n/a", "<na>")
+_INVISIBLE = re.compile("[\\s_\u00ad\u200b-\u200f\u2060\ufeff-]+")
 _LEAST_MPP, _MOST_MPP = 1e-3, 1e3
 
 
@@ -118,7 +121,7 @@ def read_labels(
     if wrong:
         raise InputError(_all_at_once(path.name, wrong))
     remarks += _two_label_patients(rows)
-    remarks += _sites_written_alike(rows)
+    remarks += _unclear_names(rows)
     return Labels({row.slide: row for row in rows}, tuple(remarks))
 
 
@@ -312,7 +315,7 @@ def _row(
     mpp = None
     if cells.get("mpp"):
         try:
-            mpp = float(cells["mpp"])
+            mpp = float(cells["mpp"].replace("_", "no number"))  # Python's, not ours
         except ValueError:
             wrong.append(f"line {line}: mpp is {cells['mpp'][:40]!r}, not a number")
         else:
@@ -368,19 +371,31 @@ def _two_label_patients(rows: Iterable[SlideLabel]) -> list[str]:
     ]
 
 
-def _sites_written_alike(rows: Iterable[SlideLabel]) -> list[str]:
-    """A remark where one site may have been written in two ways."""
-    found = defaultdict(set)
-    for row in rows:
-        if row.site:
-            found["".join(row.site.casefold().split())].add(row.site)
-    alike = [" and ".join(sorted(names)) for names in found.values() if len(names) > 1]
-    if not alike:
-        return []
-    return [
-        f"These sites differ in capitals or spaces alone, and count as two: "
-        f"{_some(sorted(alike))}. Write them alike if they are one."
+def _unclear_names(rows: Sequence[SlideLabel]) -> list[str]:
+    """Classes and sites that somebody may have meant as one, or as none."""
+    classes = Counter(row.label for row in rows if row.label)
+    sites = {row.site for row in rows if row.site}
+    found = [
+        f"The {what} {' and '.join(repr(name) for name in names)} differ in capitals, "
+        "spaces or characters that are not seen alone. If they are one, write them "
+        "alike."
+        for what, given in (("classes", classes), ("sites", sites))
+        for names in _written_alike(given)
     ]
+    return found + [
+        f"{classes[name]} slides have the label {name!r}, as programs write for none. "
+        "If it is, leave those cells blank."
+        for name in sorted(classes)
+        if name.lower() in _NONE
+    ]
+
+
+def _written_alike(names: Iterable[str]) -> list[list[str]]:
+    alike: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(names):
+        seen = _INVISIBLE.sub("", normalize("NFKC", name)).casefold()
+        alike[seen].append(name)
+    return [group for group in alike.values() if len(group) > 1]
 
 
 def _some(names: list[str]) -> str:

@@ -4,7 +4,6 @@ Reading it takes pyarrow, which is not among our dependencies: without it featur
 read, and their places are not.
 """
 
-import json
 import struct
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.errors import InputError
+from spt_core.plain_data import from_json, json_of
 
 # Well-known binary: byte order, the kind (a polygon), one ring, its points.
 _HEAD, _POLYGON = struct.Struct("<BIII"), 3
@@ -82,9 +82,9 @@ def tile_spec(slide: Path, region: str) -> dict[str, Any]:
         if not path.is_file() or path.stat().st_size > _LONGEST_FACTS:
             continue
         try:
-            said = json.loads(path.read_text("utf-8"))
+            said = json_of(path)
             said = said.get("attributes", said)["tile_spec"]
-            said = json.loads(said) if isinstance(said, str) else said
+            said = from_json(said) if isinstance(said, str) else said
             found = said[region]
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             continue

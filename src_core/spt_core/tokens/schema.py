@@ -25,6 +25,12 @@ _CELLS, _CELLS_PER_TOKEN = 2**26, 4096
 # What deflate can make of a byte, and what a file may leave to its fill value.
 _MOST_PACKED, _FREE_BYTES = 1100, 2**20
 _LONGEST_ATTRIBUTE = 2**16
+_LONGEST_TEXT = 1000
+# Places in other tools' files lie up to half a step from their cells.
+_OFF_BY = 1.01
+# How far two statements of one size may be apart.
+_ALIKE = 1.05
+_AGAIN = "Encode this slide again."
 
 # attribute: least and most
 _PLAUSIBLE: dict[str, tuple[float, float]] = {
@@ -46,6 +52,7 @@ _PLAUSIBLE: dict[str, tuple[float, float]] = {
     "downsample": (1e-3, 1e4),
     "custom_downsample": (0, 1e4),
 }
+_PAIRS = ("downsample",)  # CLAM's, of x and y
 _TEXTS = (
     layout.ENCODER,
     layout.ENCODER_SHA256,
@@ -82,6 +89,8 @@ def check_datasets(
             raise InputError(
                 f"{name}: '{one}' lies in another file. {_USE_A_WHOLE_FILE}"
             )
+        if _holds_less(dataset, plan):
+            raise InputError(f"{name}: numbers of '{one}' are missing. {_AGAIN}")
         check_size(
             name,
             one,
@@ -101,6 +110,17 @@ def check_datasets(
             raise InputError(f"{name}: '{one}' are not numbers.")
         if len(pairs.shape) < 2 or pairs.shape[-1] != 2:
             raise InputError(f"{name}: '{one}' is {pairs.shape}, not (n, 2).")
+
+
+def _holds_less(dataset: h5py.h5d.DatasetID, plan: h5py.h5p.PropDCID) -> bool:
+    """Whether a part was never written: HDF5 reads zeros there."""
+    if not math.prod(dataset.shape):
+        return False
+    if plan.get_layout() != h5py.h5d.CHUNKED:
+        return dataset.get_storage_size() == 0
+    chunks = zip(dataset.shape, plan.get_chunk(), strict=True)
+    wanted = math.prod(-(-side // chunk) for side, chunk in chunks)
+    return dataset.get_num_chunks() < wanted
 
 
 def check_matrix(
@@ -135,8 +155,9 @@ def check_attributes(name: str, said: Mapping[str, Any]) -> None:
         if one not in said:
             continue
         try:
-            value = float(np.ravel(said[one])[0])
-        except (TypeError, ValueError, IndexError, OverflowError):
+            first, *more = np.ravel(said[one])
+            value = math.nan if more and one not in _PAIRS else float(first)
+        except (TypeError, ValueError, OverflowError):
             value = math.nan
         if not least <= value <= most:
             raise InputError(
@@ -144,8 +165,17 @@ def check_attributes(name: str, said: Mapping[str, Any]) -> None:
                 "this slide again."
             )
     for one in _TEXTS:
-        if one in said and not isinstance(said[one], str | bytes):
+        if one not in said:
+            continue
+        if not isinstance(said[one], str | bytes):
             raise InputError(f"{name}: its {one} is {_short(said[one])}, not text.")
+        if len(said[one]) > _LONGEST_TEXT:
+            raise InputError(f"{name}: its {one} is longer than any.")
+    placed = said.get(layout.HAS_POSITIONS, True)
+    if np.shape(placed) or not isinstance(placed, bool | np.bool_ | np.integer):
+        raise InputError(
+            f"{name}: its {layout.HAS_POSITIONS} is {_short(placed)}, not yes or no."
+        )
     origin = said.get(layout.GRID_ORIGIN)
     if origin is not None:
         origin = np.ravel(origin)
@@ -197,20 +227,63 @@ def check_places(name: str, what: str, pairs: NDArray) -> None:
         raise InputError(f"{name}: '{what}' lie on no slide. {_AGAIN}")
 
 
-_AGAIN = "Encode this slide again."
-
-
 def check_lattice(name: str, p: NDArray[np.int64]) -> None:
     """Refuse cells (n, 2) that are spread over a lattice too large for any slide."""
     if not len(p):
         return
-    rows, cols = (int(n) + 1 for n in p.max(axis=0) - p.min(axis=0))
-    if int(p.min()) < 0 or rows * cols > max(_CELLS, _CELLS_PER_TOKEN * len(p)):
+    if int(p.min()) < 0:
+        raise InputError(f"{name}: its cells lie before its {layout.GRID_ORIGIN}.")
+    rows, cols = (int(n) + 1 for n in p.max(axis=0))
+    if rows * cols > max(_CELLS, _CELLS_PER_TOKEN * len(p)):
         raise InputError(
             f"{name}: its {len(p)} patches lie on a grid of {rows} × {cols}, which is "
             "larger than any slide's. If the file does not state the size of a patch, "
             "add patch_size_level0; else encode this slide again."
         )
+
+
+def check_agreement(
+    name: str, facts: TokenFacts, l0_xy: NDArray, g_rc: NDArray
+) -> None:
+    """Refuse places that contradict the cells, the step or the slide's size.
+
+    Whichever of them is wrong, a map would be drawn where nothing was seen.
+    """
+    if not len(l0_xy) or not facts.has_positions:
+        return
+    step = np.asarray(facts.l0_step_xy or (1, 1), np.float64)
+    if "l0_patch_xy" not in facts.assumed:
+        beside = l0_xy - g_rc[:, ::-1] * step
+        if (np.ptp(beside, axis=0) > _OFF_BY * step).any():
+            raise InputError(
+                f"{name}: its '{layout.COORDS}' and '{layout.GRID}' contradict each "
+                f"other, or the size of a patch. {_AGAIN}"
+            )
+    if facts.l0_size_xy is not None:
+        patch = np.asarray(facts.l0_patch_xy or (0, 0))
+        outside = (l0_xy <= -patch - 1) | (l0_xy >= np.asarray(facts.l0_size_xy))
+        if outside.any():
+            width, height = facts.l0_size_xy
+            raise InputError(
+                f"{name}: {int(outside.any(axis=1).sum())} of its {len(l0_xy)} patches "
+                f"lie outside of the slide of {width} × {height} px. {_AGAIN}"
+            )
+
+
+def check_patch(name: str, facts: TokenFacts) -> None:
+    """Refuse sizes of a patch that cannot all be true."""
+    size, mpp = facts.patch_size, facts.mpp
+    if size and facts.overlap >= size:
+        raise InputError(
+            f"{name}: patches of {size} px cannot overlap by {facts.overlap}. {_AGAIN}"
+        )
+    if size and mpp and facts.patch_um and "mpp" not in facts.assumed:
+        ratio = facts.patch_um / (size * mpp)
+        if not 1 / _ALIKE <= ratio <= _ALIKE:
+            raise InputError(
+                f"{name}: a patch of {size} px at {mpp:g} µm is not {facts.patch_um:g} "
+                f"µm wide, as it states. {_AGAIN}"
+            )
 
 
 def _short(value: Any) -> str:

@@ -3,23 +3,19 @@
 import csv
 import io
 import re
-import zipfile
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from xml.etree import ElementTree
 
 from spt_core.csv_files import write_csv
 from spt_core.errors import InputError
+from spt_core.files import refuse_no_file
+from spt_core.tokens.workbook import MOST_BYTES, MOST_CELLS, workbook_cells
 
 Row = dict[str, str]
 
-# Of one part of a workbook, unpacked: a labels file has some megabytes at most.
-MOST_BYTES = 200_000_000
 LONGEST_CELL = 10_000
-_MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
-_LINK = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 
 # What columns are called, by what they mean; the first that is there is taken.
 CALLED: Mapping[str, tuple[str, ...]] = {
@@ -61,8 +57,9 @@ def read_cells(
     path: Path, what: str = "table", columns: str = "slide,label"
 ) -> tuple[list[str], list[list[str]]]:
     """The names of the columns as they are written, and the cells of all rows."""
+    refuse_no_file(path)
     try:
-        if path.stat().st_size > 10 * MOST_BYTES:
+        if path.stat().st_size > MOST_BYTES:
             raise InputError(f"{path.name} is larger than any {what}.")
         data = path.read_bytes()
     except FileNotFoundError:
@@ -70,7 +67,7 @@ def read_cells(
     except IsADirectoryError:
         raise InputError(f"{path} is a folder, not a {what}.") from None
     if data[:2] == b"PK":
-        table = _workbook(data, path.name)
+        table = workbook_cells(data, path.name)
     elif data[:4] == b"\xd0\xcf\x11\xe0":
         raise InputError(
             f"{path.name} is a workbook of an old kind (.xls). Save it as .xlsx or CSV."
@@ -149,6 +146,8 @@ def _separated(data: bytes, name: str) -> list[list[str]]:
     if delimiter not in (",", ";", "\t"):
         outside = "".join(first.split('"')[::2])
         delimiter = max(",;\t", key=outside.count)
+    if text.count(delimiter) + text.count("\n") > MOST_CELLS:
+        raise InputError(f"{name} has more cells than any table of slides.")
     reader = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=delimiter,
@@ -187,98 +186,3 @@ def _decoded(data: bytes, name: str) -> str:
         if "\0" not in text:
             return text
     raise InputError(f"{name} is not text. Save it as CSV UTF-8, or as .xlsx.")
-
-
-# workbooks
-
-
-def _workbook(data: bytes, name: str) -> list[list[str]]:
-    """The cells of the first sheet."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as book:
-            sheet = _part(book, _first_sheet(book))
-            shared = _shared(book)
-        return [row for row in _rows(sheet, shared) if any(row)]
-    except (
-        zipfile.BadZipFile,
-        ElementTree.ParseError,
-        KeyError,
-        IndexError,
-        NotImplementedError,
-        RuntimeError,
-        ValueError,
-    ) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"{name} is no workbook that can be read. Save it as CSV UTF-8."
-        ) from None
-
-
-def _part(book: zipfile.ZipFile, path: str) -> ElementTree.Element:
-    if book.getinfo(path).file_size > MOST_BYTES:
-        raise InputError("The workbook is too large. Save the sheet as CSV UTF-8.")
-    data = book.read(path)
-    if b"<!DOCTYPE" in data or b"<!ENTITY" in data:  # no workbook has them
-        raise ValueError("declarations")
-    return ElementTree.fromstring(data)
-
-
-def _first_sheet(book: zipfile.ZipFile) -> str:
-    sheet = _part(book, "xl/workbook.xml").find(f"{_MAIN}sheets/{_MAIN}sheet")
-    if sheet is None:
-        raise KeyError("sheet")
-    for link in _part(book, "xl/_rels/workbook.xml.rels"):
-        if link.get("Id") == sheet.get(_LINK):
-            target = str(link.get("Target"))
-            return target.lstrip("/") if target[:1] == "/" else f"xl/{target}"
-    raise KeyError("sheet")
-
-
-def _shared(book: zipfile.ZipFile) -> list[str]:
-    if "xl/sharedStrings.xml" not in book.namelist():
-        return []
-    return [_text(one) for one in _part(book, "xl/sharedStrings.xml")]
-
-
-def _text(element: ElementTree.Element) -> str:
-    """All that is written in it; readings above the line (rPh) are left out."""
-    runs = element.findall(f"{_MAIN}t") + element.findall(f"{_MAIN}r/{_MAIN}t")
-    return "".join(run.text or "" for run in runs)
-
-
-def _rows(sheet: ElementTree.Element, shared: Sequence[str]) -> Iterable[list[str]]:
-    for row in sheet.iterfind(f"{_MAIN}sheetData/{_MAIN}row"):
-        cells: dict[int, str] = {}
-        for cell in row:
-            place = re.match(r"[A-Z]+", cell.get("r") or "")
-            column = _column(place[0]) if place else len(cells)
-            cells[column] = _value(cell, shared)
-        yield [cells.get(column, "") for column in range(max(cells, default=-1) + 1)]
-
-
-def _column(letters: str) -> int:
-    number = 0
-    for letter in letters:
-        number = number * 26 + ord(letter) - ord("A") + 1
-    if number > 16_384:  # a workbook's last column
-        raise ValueError(letters)
-    return number - 1
-
-
-def _value(cell: ElementTree.Element, shared: Sequence[str]) -> str:
-    kind = cell.get("t", "n")
-    if kind == "inlineStr":
-        inner = cell.find(f"{_MAIN}is")
-        return _text(inner) if inner is not None else ""
-    value = cell.find(f"{_MAIN}v")
-    if value is None or not value.text or kind == "e":
-        return ""
-    if kind == "s":
-        return shared[int(value.text)]
-    if kind == "b":
-        return "true" if value.text == "1" else "false"
-    if kind == "n":
-        number = float(value.text)
-        return str(int(number)) if number.is_integer() else repr(number)
-    return value.text

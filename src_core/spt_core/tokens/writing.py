@@ -7,10 +7,8 @@ When all is there the log becomes the feature file, in one pass and one rename. 
 is locked by its writer; the system releases the lock when the process dies.
 """
 
-import errno
 import json
 import os
-import shutil
 import struct
 import zlib
 from collections.abc import Iterator
@@ -19,14 +17,15 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Self
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.errors import InputError
 from spt_core.files import folder_to_disk, lock, to_disk
+from spt_core.plain_data import from_json
 from spt_core.tokens import layout
 from spt_core.tokens.feature_file import coords_attributes, file_attributes
+from spt_core.tokens.h5_writing import h5_file
 from spt_core.tokens.tokens import TokenFacts
 
 _MAGIC = b"spt partial 1\n"
@@ -35,7 +34,6 @@ _RECORD = struct.Struct("<II")  # number of rows, checksum of the rest
 _WAY = "way"  # in the header: how the features are computed
 _ROWS_AT_ONCE = 1024
 _LARGEST_RECORD = 2**30
-_SPARE_BYTES = 2**16  # more than a feature file holds beside its arrays
 
 # Attributes by which a run recognises a finished file without opening the slide.
 SLIDE_BYTES = "slide_bytes"
@@ -155,7 +153,6 @@ class PartialFeatures:
         # killed process left is overwritten.
         temporary = self.path.with_name(f".{self.path.name}.finishing")
         try:
-            _refuse_without_room(temporary, len(done) * (4 * self.dim + 32))
             self._write_file(temporary, done, g_rc[done], l0_xy[done], facts, extra)
             # Before the log goes, of which it was made.
             to_disk(temporary)
@@ -177,23 +174,16 @@ class PartialFeatures:
         facts: TokenFacts,
         extra: dict[str, Any],
     ) -> None:
-        with _DeferredErrorFile(path) as raw:
-            try:
-                with h5py.File(raw, "w") as file:
-                    shape = (len(done), self.dim)
-                    features = file.create_dataset(layout.FEATURES, shape, np.float32)
-                    for start in range(0, len(done), _ROWS_AT_ONCE):
-                        rows = done[start : start + _ROWS_AT_ONCE]
-                        features[start : start + len(rows)] = self.read(rows)
-                    coords = file.create_dataset(layout.COORDS, data=l0_xy)
-                    file.create_dataset(layout.GRID, data=g_rc)
-                    coords.attrs.update(coords_attributes(facts))
-                    file.attrs.update({**file_attributes(facts), **extra})
-            # What goes wrong while HDF5 closes a file is one of these.
-            except RuntimeError as error:
-                raise raw.error or OSError(str(error)) from error
-            if raw.error is not None:
-                raise raw.error
+        with h5_file(path, len(done) * (4 * self.dim + 32)) as file:
+            shape = (len(done), self.dim)
+            features = file.create_dataset(layout.FEATURES, shape, np.float32)
+            for start in range(0, len(done), _ROWS_AT_ONCE):
+                rows = done[start : start + _ROWS_AT_ONCE]
+                features[start : start + len(rows)] = self.read(rows)
+            coords = file.create_dataset(layout.COORDS, data=l0_xy)
+            file.create_dataset(layout.GRID, data=g_rc)
+            coords.attrs.update(coords_attributes(facts))
+            file.attrs.update({**file_attributes(facts), **extra})
 
     def discard(self) -> None:
         """Remove the log."""
@@ -283,7 +273,7 @@ class PartialFeatures:
         text = self._file.read(length)
         if len(text) < length or zlib.crc32(text) != checksum:
             return None
-        return json.loads(text)
+        return from_json(text)
 
     def _read_record(self) -> NDArray[np.int64] | None:
         """The rows of the next record, or None where no whole one follows."""
@@ -304,40 +294,6 @@ class PartialFeatures:
         first = start + _RECORD.size + 8 * len(rows)
         for i, row in enumerate(rows.tolist()):
             self._offsets[row] = first + i * 4 * self.dim
-
-
-class _DeferredErrorFile(FileIO):
-    """A file that remembers the error of a write instead of raising it.
-
-    HDF5 cannot close a file that it could not write, and crashes the process later.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, "w+b")
-        self.error: OSError | None = None
-
-    def write(self, data: Any) -> int:
-        left = memoryview(data).cast("B")
-        length = len(left)
-        try:
-            while left:
-                left = left[super().write(left) :]
-        except OSError as error:
-            self.error = self.error or error
-        return length
-
-    def truncate(self, size: int | None = None) -> int:
-        try:
-            return super().truncate(size)
-        except OSError as error:
-            self.error = self.error or error
-            return self.tell() if size is None else size
-
-
-def _refuse_without_room(path: Path, size: int) -> None:
-    """Raise what a full disk would, before the disk is full for others as well."""
-    if shutil.disk_usage(path.parent).free < size + _SPARE_BYTES:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def differences(stored: dict[str, Any], wanted: dict[str, Any]) -> str:

@@ -336,18 +336,39 @@ class TrainingRun:
                     "encoded again, or labels or the split are others. Put them back "
                     "to go on, or start anew with another --out."
                 )
-            self.encoder.load_state_dict(saved["encoder"])
-            self.objective.load_state_dict(saved["objective"])
-            self.optimiser.load_state_dict(saved["optimiser"])
-            if self.scaler and saved["scaler"]:  # none was needed where it began
-                self.scaler.load_state_dict(saved["scaler"])
-            self.step = self.saved_step = self.counted = saved["step"]
-            self.clock = CheckpointClock(self.settings.checkpoint_steps, step=self.step)
-            self.ended = saved["ended"]
-            self.best_score, self.best_step = saved["best"]
-            self.sums = saved["sums"]
-            self.alarms.recent = saved["recent"]
-            self.alarms.widest = saved.get("widest", 0.0)  # older runs have none
-            self.alarms.raised = set(saved["said"])
+            try:
+                self._take_up(saved)
+            # Whole, but not what this run wrote.
+            except _OF_ANOTHER_RUN as e:
+                raise InputError(
+                    f"The checkpoint in {self.folder.path} does not fit its run "
+                    f"({' '.join(str(e).split())[:200]}). Its models are as they were. "
+                    "Start anew with another --out."
+                ) from e
         if self.processes.first:
             self.folder.drop_metrics_after(self.step)
+
+    def _take_up(self, saved: dict[str, Any]) -> None:
+        self.encoder.load_state_dict(saved["encoder"])
+        self.objective.load_state_dict(saved["objective"])
+        self.optimiser.load_state_dict(saved["optimiser"])
+        if self.scaler and saved["scaler"]:  # none was needed where it began
+            self.scaler.load_state_dict(saved["scaler"])
+        self.step = self.saved_step = self.counted = _count(saved["step"], self.steps)
+        self.clock = CheckpointClock(self.settings.checkpoint_steps, step=self.step)
+        self.ended = _count(saved["ended"], self.steps)
+        score, step = saved["best"]
+        self.best_score, self.best_step = float(score), _count(step, self.steps, -1)
+        self.sums = {name: float(one) for name, one in saved["sums"].items()}
+        self.alarms.recent = [float(loss) for loss in saved["recent"]]
+        self.alarms.widest = float(saved.get("widest", 0.0))  # older runs: none
+        self.alarms.raised = set(saved["said"])
+
+
+_OF_ANOTHER_RUN = (LookupError, TypeError, ValueError, RuntimeError, AttributeError)
+
+
+def _count(value: Any, most: int, least: int = 0) -> int:
+    if not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{value!r:.40} is no number of steps of {most}")
+    return value

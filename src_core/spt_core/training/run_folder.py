@@ -18,12 +18,13 @@ import csv
 import hashlib
 import json
 import logging
-import math
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,6 +47,8 @@ LOCK_FILE = ".lock"
 # A sum is listed before its checkpoint has its name: a cut between the two leaves one
 # too many. Were only two kept, a second cut there would lose the one that counts.
 _SUMS_KEPT = 16
+# A row an epoch: no run has so many, and a reader of more never ends.
+_MOST_ROWS = 2**17
 
 
 class Writable(Protocol):
@@ -238,7 +241,8 @@ class RunFolder:
         with self.metrics.open(newline="", encoding="utf-8", errors="replace") as file:
             # A killed process may leave half a line at the end, a bad disk anything.
             try:
-                return [row for row in csv.DictReader(file) if _is_whole(row)]
+                rows = islice(csv.DictReader(file), _MOST_ROWS)
+                return [row for row in rows if _is_whole(row)]
             except csv.Error:
                 return []
 
@@ -254,8 +258,9 @@ class RunFolder:
         rows = self.read_metrics()
         curves = {}
         for name in ("loss", "knn", "site_knn", "knn_gap", "effective_rank"):
-            points = [(int(r["step"]), float(r[name])) for r in rows if r.get(name)]
-            curves[name] = ([step for step, _ in points], [v for _, v in points])
+            points = [(int(r["step"]), _number(r.get(name))) for r in rows]
+            known = [(step, value) for step, value in points if isfinite(value)]
+            curves[name] = ([step for step, _ in known], [v for _, v in known])
         draw_curves(self.path / "curve.png", curves)
 
 
@@ -263,9 +268,17 @@ def _is_whole(row: dict[str, Any]) -> bool:
     if None in row or None in row.values():
         return False
     try:
-        return int(row["step"]) >= 0 and math.isfinite(float(row["loss"] or 0))
+        return int(row["step"]) >= 0 and isfinite(float(row["loss"] or 0))
     except (KeyError, ValueError):
         return False
+
+
+def _number(text: str | None) -> float:
+    """What a cell states; not finite where that is no number."""
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return nan
 
 
 def _sha256(path: Path) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from spt_core.errors import InputError
-from spt_core.tokens import TokenFacts, read_tokens, writing
+from spt_core.tokens import TokenFacts, h5_writing, read_tokens
 from spt_core.tokens.writing import PartialFeatures, SlideInUseError
 
 IDENTITY = {"encoder": "e", "patch_size": 64}
@@ -112,7 +112,7 @@ def test_without_room_nothing_is_written_and_the_log_stays(tmp_path, monkeypatch
     with PartialFeatures(tmp_path / "s.h5", IDENTITY, DIM) as log:
         log.append(*some_rows(0, 5))
         with monkeypatch.context() as patched:
-            patched.setattr(writing.shutil, "disk_usage", lambda _: full)
+            patched.setattr(h5_writing.shutil, "disk_usage", lambda _: full)
             with pytest.raises(OSError, match="No space left") as raised:
                 finished(log)
         assert raised.value.errno == errno.ENOSPC
@@ -130,7 +130,7 @@ def test_what_hdf5_raises_on_closing_is_an_oserror(tmp_path, monkeypatch):
     with PartialFeatures(tmp_path / "s.h5", IDENTITY, DIM) as log:
         log.append(*some_rows(0, 5))
         with monkeypatch.context() as patched:
-            patched.setattr(writing.h5py, "File", Failing)
+            patched.setattr(h5_writing.h5py, "File", Failing)
             with pytest.raises(OSError, match="decrement"):
                 finished(log)
         assert [p.name for p in tmp_path.iterdir()] == ["s.h5.partial"]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import yaml
 
 from spt_core.errors import InputError
-from spt_core.hints import Device, Hint, check
+from spt_core.hints import Device, Hint, check, check_types
 from spt_core.patches.training.augmentation_settings import Augmentation
 from spt_core.slides.recipe import asked_recipe
 from spt_core.training.config_file import read_config, settings_of_file
@@ -325,6 +325,8 @@ class PatchTrainSettings:
             raise InputError(f"{path.parent} is not a run of 'spt train-patches'.")
         with settings_of_file(path):
             plain = _tupled(plain)
+            check_types(cls, plain)
+            check_types(Augmentation, plain["augmentation"])
             augmentation = Augmentation(**plain["augmentation"])
             return cls(**{**plain, "augmentation": augmentation})
 
