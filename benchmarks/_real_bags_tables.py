@@ -206,6 +206,7 @@ def _percent(score: dict | None) -> str:
 def _points(found: dict | None) -> str:
     if found is None:
         return ""
-    sure = " *" if found.get("p_holm", 1) < 0.05 else ""
+    p = found["p_holm"]  # of those kept apart there is none
+    sure = " *" if p is not None and p < 0.05 else ""
     low, high = 100 * found["low"], 100 * found["high"]
     return f"{100 * found['mean']:+.1f} [{low:+.1f}, {high:+.1f}]{sure}"

@@ -120,18 +120,21 @@ def do(run: Run, work: Path, draws: int) -> None:
 
 
 class Opened:
-    """Benchmarks by their folder and draws: many rows are of the same one."""
+    """Benchmarks of what was done; the features of a question are read once."""
 
     def __init__(self, work: Path) -> None:
         self.work = work
-        self._benches: dict[tuple[str, int], Bench] = {}
+        self._whole: dict[str, Bench] = {}
 
     def bench(self, run: Run, draws: int) -> Bench:
-        key = (run.folder, draws)
-        if key not in self._benches:
-            everything = replace(run, methods=("mean",), draws=draws)
-            self._benches[key] = open_bench(everything.settings(self.work, draws))
-        return self._benches[key]
+        most = max(one.draws for one in RUNS if one.question == run.question)
+        settings = replace(run, draws=most).settings(self.work, most)
+        if run.question not in self._whole:
+            self._whole[run.question] = open_bench(settings)
+        whole = self._whole[run.question]
+        folds = tuple(one for one in whole.divisions.folds if one.repeat < draws)
+        divisions = replace(whole.divisions, folds=folds)
+        return replace(whole, settings=settings, divisions=divisions)
 
     def rows(self, run: Run, method: str) -> Iterator[tuple[Bench, int, list]]:
         """Of the most draws in which every fold is done; nothing if none is."""
