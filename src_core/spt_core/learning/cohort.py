@@ -350,6 +350,10 @@ def _most_stated(slides: Sequence[CohortSlide]) -> TokenFacts:
     return TokenFacts(**common)
 
 
+# Facts that a file may lack, in words.
+_STATED = {"encoder": "encoder", "mpp": "pixel size", "patch_size": "patch size"}
+
+
 def _remarks(slides: Sequence[CohortSlide], empty: list[str]) -> tuple[str, ...]:
     remarks = []
     if empty:
@@ -358,19 +362,19 @@ def _remarks(slides: Sequence[CohortSlide], empty: list[str]) -> tuple[str, ...]
             f"{len(empty)} slides have no tokens and are left out: "
             f"{', '.join(empty[:SHOWN])}{more}."
         )
-    for name in ("encoder", "mpp", "patch_size"):
+    for name, words in _STATED.items():
         unknown = sum(getattr(slide.facts, name) is None for slide in slides)
         guessed = sum(name in slide.facts.assumed for slide in slides)
         if unknown:
             option = "--" + name.replace("_", "-")
             remarks.append(
-                f"{unknown} feature files do not state their {name}; it is unknown "
-                f"unless {option} gives it."
+                f"{unknown} feature files do not state their {words}, so that it is "
+                f"unknown; 'spt convert' with {option} writes it into them."
             )
         elif guessed:
             value = getattr(slides[0].facts, name)
             remarks.append(
-                f"{guessed} feature files do not state their {name}; taken to be "
+                f"{guessed} feature files do not state their {words}; taken to be "
                 f"{value} by their folder or magnification."
             )
     own = sum((slide.facts.stain_done or "").startswith("none") for slide in slides)

@@ -4,6 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
+from spt_core.cli import main
 from spt_core.errors import InputError
 from spt_core.learning.cohort import open_cohort
 from spt_core.tokens import TokenFacts, Tokens, read_labels, write_tokens
@@ -70,6 +71,20 @@ def test_what_is_not_stated_is_remarked_and_not_refused(tmp_path):
     )
     told = open_cohort(tmp_path, encoder="e", mpp=0.5)
     assert told.remarks == ()
+
+
+def test_the_way_that_is_named_states_what_is_not_stated(tmp_path):
+    """By a command that exists, whichever command says so."""
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    write(before, "a", encoder=None, mpp=None, patch_size=None)
+    said = " ".join(open_cohort(before).remarks)
+    assert "do not state their pixel size" in said
+    options = ("--encoder", "--mpp", "--patch-size")
+    assert all(f"'spt convert' with {option} writes" in said for option in options)
+    stated = ["--encoder", "e", "--mpp", "0.5", "--patch-size", "256"]
+    assert main(["convert", str(before), "--out", str(after), *stated]) == 0
+    assert open_cohort(after).remarks == ()
 
 
 def test_empty_slides_are_left_out_and_said(tmp_path):
