@@ -77,9 +77,9 @@ def encode(folder: Path, encoder: TorchEncoder) -> Path:
     return features
 
 
-def learn(folder: Path, model: str) -> Path:
+def learn(folder: Path, model: str, **changes) -> Path:
     """A classifier of the training slides, with the defaults of ``spt train``."""
-    run = folder / f"run-{model}"
+    run = folder / "-".join(("run", model, *changes))
     if not (run / "last.safetensors").exists():
         settings = TrainSettings(
             features=str(folder / "features"),
@@ -88,6 +88,7 @@ def learn(folder: Path, model: str) -> Path:
             model=model,
             out=str(run),
             device="cpu",
+            **changes,
         )
         for _ in train(settings):
             pass

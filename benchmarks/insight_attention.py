@@ -1,12 +1,14 @@
 """Attention against the truth, and predictions that grow, on sample slides.
 
-A supervised model and ABMIL learn from 60 sample slides; 30 others are asked about.
+Supervised models, the default and one as the bundled one is, and ABMIL learn from 60
+sample slides; 30 others, of the same sites, are asked about.
 """
 
 import argparse
 import tempfile
 import time
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +31,7 @@ from spt_core.insight.predicting import predict, read_for
 from spt_core.insight.results import Prediction, Verdict
 from spt_core.learning.aggregators import build_encoder
 from spt_core.learning.model_file import SlideModel
+from spt_core.learning.views import THE_PAPERS
 from spt_core.patches import EncodeSettings
 from spt_core.patches.registry import load_encoder
 from spt_core.sample.cohort import SIZE
@@ -56,8 +59,16 @@ def untrained(model: SlideModel) -> SlideModel:
 
 def attention_against_truth(folder: Path, figures: Figures) -> None:
     ours = load_model(learn(folder, "small"))
+    one_layer = learn(
+        folder,
+        "small",
+        architecture={"depth": 1, "heads": 6},
+        views=replace(THE_PAPERS, crop=False),
+        steps=1000,
+    )
     models = {
         "slide transformer": ours,
+        "slide transformer, one layer": load_model(one_layer),
         "ABMIL": load_model(learn(folder, "abmil")),
         "untrained encoder": untrained(ours),
     }

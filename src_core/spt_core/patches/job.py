@@ -271,6 +271,8 @@ def _prepare(
             writing.SLIDE_MTIME: state.st_mtime_ns,
             writing.SLIDE_MPP: slide.mpp_xy,
             writing.MIN_TISSUE: settings.min_tissue,
+            # Also of a slide of which a killed run left no patch to encode.
+            writing.PRECISION: precision_name(precision),
         },
         card.seen_size(patch_size),
         blocks,

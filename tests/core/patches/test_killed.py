@@ -6,11 +6,13 @@ import subprocess
 import sys
 import time
 
+import h5py
 import numpy as np
 import pytest
 
 from spt_core import read_tokens
 from spt_core.patches import encode_slide
+from spt_core.tokens.writing import PartialFeatures
 from tests.core.patches.conftest import SETTINGS, make_slide, run_through
 from tests.processes import kill
 
@@ -111,6 +113,31 @@ def survive(tmp_path, kills):
 
 def test_killed_at_a_few_moments(tmp_path):
     survive(tmp_path, 3)
+
+
+def test_killed_after_the_last_patch(tmp_path, monkeypatch):
+    """Nothing is left to encode, and the file states all that it would have."""
+    slide = make_slide(tmp_path / "s.tif", 1400, 1200)
+    _, whole = run_through(encode_slide(slide, tmp_path / "whole", AS_THERE))
+
+    class KilledError(BaseException):
+        pass
+
+    def killed(partial, *args):
+        partial.close()
+        raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PartialFeatures, "finish", killed)
+        with pytest.raises(KilledError):
+            run_through(encode_slide(slide, tmp_path / "killed", AS_THERE))
+    _, result = run_through(encode_slide(slide, tmp_path / "killed", AS_THERE))
+    with h5py.File(whole.path) as want, h5py.File(result.path) as have:
+        assert have["features"][()].tobytes() == want["features"][()].tobytes()
+        for place in ("/", "features", "coords"):
+            assert set(have[place].attrs) == set(want[place].attrs)
+            for name, value in want[place].attrs.items():
+                assert np.array_equal(have[place].attrs[name], value), name
 
 
 @pytest.mark.slow
