@@ -6,6 +6,7 @@ the form in a window and the check of ranges are all made from it.
 
 import os
 import reprlib
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
@@ -139,7 +140,7 @@ _NUMBERS: dict[Any, tuple[type, str]] = {
     int: (Integral, "a whole number"),
     float: (Real, "a number"),
 }
-_TOO_LARGE = 2**63
+_LARGEST_WHOLE = 2**63 - 1
 
 
 def _misfit(kind: Any, value: Any) -> str | None:
@@ -168,7 +169,8 @@ def _misfit(kind: Any, value: Any) -> str | None:
         number: Any = value
         if not isinstance(value, of) or isinstance(value, bool):
             return words
-        is_known = number == number and (isinf(number) or abs(number) < _TOO_LARGE)
+        most = _LARGEST_WHOLE if kind is int else sys.float_info.max
+        is_known = abs(number) <= most or number in (float("inf"), -float("inf"))
         return None if is_known else f"{words} that can be used"
     if kind is bool:
         return None if isinstance(value, bool) else "true or false"
