@@ -2,6 +2,8 @@
 
 import argparse
 import logging
+import os
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +31,9 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     _log.setLevel(logging.INFO)
 
+    if args.screenshot is not None:
+        # A picture of the package, whatever model somebody has used last.
+        os.environ["NAPARI_SPT_CONFIG"] = tempfile.mkdtemp(prefix="napari-spt-demo-")
     viewer = napari.Viewer(title="napari-spt")
     viewer.window.resize(1280, 800)
     _log.info("Opening a sample slide; the first time it is painted, in some seconds.")
