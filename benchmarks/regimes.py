@@ -2,14 +2,14 @@
 and where it is the majority.
 
     python benchmarks/site_learning.py paint
-    python benchmarks/regimes.py run
+    python benchmarks/regimes.py run write
     python benchmarks/regimes.py table
 
 ``spt benchmark``'s own code on the last cohorts of ``site_learning.py``: one of them is
 learned from, the other one, of other patients and other sites, is asked. One training
 seed. The ablations are in batches of one site, which take a fifth of the time. What is
-done is kept in the work folder, so that a run may be killed; TransMIL, which takes a
-second per slide and step without a GPU, is left out.
+done is kept in the work folder, so that a run may be killed, and ``write`` takes what
+there is; TransMIL, which takes a second per slide and step without a GPU, is left out.
 """
 
 import argparse
@@ -23,9 +23,11 @@ from typing import Any
 import torch
 from _figures import RESULTS, _versions
 
-from spt_core.studies.benchmark import benchmark
+from spt_core.studies.bench import open_bench
+from spt_core.studies.benchmark import gather
 from spt_core.studies.benchmark_result import Benchmark, BenchmarkRow
 from spt_core.studies.benchmark_settings import BenchmarkSettings
+from spt_core.studies.cell_runners import CellDone, run_cells
 
 ROOT = Path(__file__).parents[1]
 PAIRS = {one: (f"{one}-21", f"{one}-22") for one in ("minority", "majority")}
@@ -35,6 +37,17 @@ METHODS = (
 )  # fmt: skip
 ABLATIONS = ("transformations", "crop", "tokens", "depth", "objective")
 STEPS = 300
+# What matters most comes first: the rest sees whole slides, or learns twice.
+SLOW = ("pretrained-classify", "clam", "dsmil", "hipt")
+FAST = tuple(name for name in METHODS if name not in SLOW)
+WORK = (
+    ("minority", "table", FAST),
+    ("minority", "ablations", FAST),
+    ("majority", "table", FAST),
+    ("majority", "ablations", FAST),
+    ("minority", "table", SLOW),
+    ("majority", "table", SLOW),
+)
 
 
 def joined(work: Path, cohorts: Path, regime: str) -> Path:
@@ -61,13 +74,37 @@ def joined(work: Path, cohorts: Path, regime: str) -> Path:
     return folder
 
 
-def found_by(settings: BenchmarkSettings) -> Benchmark:
-    events = benchmark(settings)
-    while True:
-        try:
-            print(next(events), flush=True)
-        except StopIteration as stop:
-            return stop.value
+def settings_of(work: Path, regime: str, part: str) -> BenchmarkSettings:
+    folder = work / regime
+    common: dict[str, Any] = {
+        "features": (str(folder / "features"),),
+        "labels": str(folder / "labels.csv"),
+        "out": str(folder / part),
+        "model": "small",
+        "steps": STEPS,
+        "device": "cpu",
+        "workers": 1,
+    }
+    if part == "table":
+        return BenchmarkSettings(methods=METHODS, **common)
+    methods = ("mean", "ssspt-simclr")
+    return BenchmarkSettings(
+        methods=methods, ablations=ABLATIONS, site_batches=True, **common
+    )
+
+
+def run(work: Path, regime: str, part: str, methods: tuple[str, ...]) -> None:
+    bench = open_bench(settings_of(work, regime, part))
+    cells = [cell for cell in bench.cells() if cell.method in methods]
+    for event in run_cells(bench, cells):
+        if isinstance(event, CellDone):
+            print(regime, event, flush=True)
+
+
+def done(work: Path, regime: str, part: str) -> Benchmark:
+    """What has been done of it."""
+    bench = open_bench(settings_of(work, regime, part))
+    return gather(bench, bench.cells())
 
 
 def plain(row: BenchmarkRow) -> dict[str, Any]:
@@ -79,30 +116,9 @@ def plain(row: BenchmarkRow) -> dict[str, Any]:
     }
 
 
-def run(work: Path, cohorts: Path, regime: str) -> dict[str, Any]:
-    folder = joined(work, cohorts, regime)
-    common: dict[str, Any] = {
-        "features": (str(folder / "features"),),
-        "labels": str(folder / "labels.csv"),
-        "model": "small",
-        "steps": STEPS,
-        "device": "cpu",
-        "workers": 1,
-    }
-    whole = found_by(
-        BenchmarkSettings(out=str(folder / "table"), methods=METHODS, **common)
-    )
-    parts = found_by(
-        BenchmarkSettings(
-            out=str(folder / "ablations"),
-            methods=("mean", "ssspt-simclr"),
-            ablations=ABLATIONS,
-            site_batches=True,
-            **common,
-        )
-    )
+def gathered(work: Path, regime: str) -> dict[str, Any]:
     table: dict[str, dict[str, Any]] = {}
-    for row in whole.rows:
+    for row in done(work, regime, "table").rows:
         table.setdefault(row.line.method, {})[row.line.probe] = plain(row)
     return {
         "table": table,
@@ -110,9 +126,8 @@ def run(work: Path, cohorts: Path, regime: str) -> dict[str, Any]:
             one.title: {
                 f"{row.line.variant}, {row.line.probe}": plain(row) for row in one.rows
             }
-            for one in parts.ablations
+            for one in done(work, regime, "ablations").ablations
         },
-        "failed": [f"{one.cell}: {one.why}" for one in (*whole.failed, *parts.failed)],
     }
 
 
@@ -151,10 +166,11 @@ def _interval(numbers: list[float], how: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("stages", nargs="*", default=["table"], help="run, table")
+    parser.add_argument(
+        "stages", nargs="*", default=["table"], help="run, write, table"
+    )
     parser.add_argument("--cohorts", type=Path, default=ROOT / "build/sites")
     parser.add_argument("--work", type=Path, default=ROOT / "build/regimes")
-    parser.add_argument("--regimes", nargs="+", default=list(PAIRS))
     args = parser.parse_args()
     torch.set_num_threads(1)
     path = RESULTS / "regimes.json"
@@ -163,11 +179,14 @@ def main() -> None:
         if path.exists():
             found = json.loads(path.read_text(encoding="utf-8"))
         if stage == "run":
-            for regime in args.regimes:
-                found["regimes"][regime] = run(args.work, args.cohorts, regime)
-                found |= {"versions": _versions(), "steps": STEPS, "seeds": [0]}
-                text = json.dumps(found, indent=1)
-                path.write_text(text + "\n", encoding="utf-8")
+            for regime in PAIRS:
+                joined(args.work, args.cohorts, regime)
+            for regime, part, methods in WORK:
+                run(args.work, regime, part, methods)
+        elif stage == "write":
+            found["regimes"] = {one: gathered(args.work, one) for one in PAIRS}
+            found |= {"versions": _versions(), "steps": STEPS, "seeds": [0]}
+            path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         else:
             print("\n".join(tables(found)))
 
