@@ -13,6 +13,12 @@ from tests.core.studies.study_cohorts import painted_slides
 __all__ = ["_one_thread", "mean_model", "model_path", "trained"]
 
 
+@pytest.fixture(autouse=True)
+def _own_priority(monkeypatch):
+    """Commands in the tests' own process do not lower it for the tests to come."""
+    monkeypatch.setattr("spt_core.commands.study.lower_priority", lambda: "unchanged")
+
+
 @pytest.fixture(scope="session")
 def painted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("painted")
