@@ -216,6 +216,24 @@ def test_what_holds_up_a_helper_is_to_blame_and_not_asked_in_parts(
     assert not any(line.startswith("0 512 512 256") for line in asked())
 
 
+def test_what_was_late_may_have_waited_for_a_disk_and_is_asked_again(
+    scn, bad_helper, monkeypatch
+):
+    asked = bad_helper(HANGS)
+    monkeypatch.setattr(guarded_file, "SECONDS", 1.0)
+    monkeypatch.setattr(guarded_file, "LATE_SECONDS", 2.0)
+    file = GuardedFile(scn)
+    region = (0, 699, 799, 4, 4)
+    for _ in range(2):
+        with pytest.raises(ReaderLostError, match="too long"):
+            file.read(*region)
+    assert len(asked()) == 1
+    time.sleep(2)
+    with pytest.raises(ReaderLostError, match="too long"):
+        file.read(*region)
+    assert len(asked()) == 2
+
+
 @POSIX
 def test_a_helper_that_somebody_ends_takes_nothing_with_it(scn, bad_helper):
     bad_helper("pass", pause=0.3)

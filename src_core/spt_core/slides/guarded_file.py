@@ -6,8 +6,10 @@ another helper that does nothing else meanwhile: what ends that one too is to bl
 
 import atexit
 import json
+import math
 import os
 import struct
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -38,10 +40,11 @@ from spt_core.slides.openslide_helper import (
 _PIXELS = 4 * 2**20
 # A file that took so many helpers down is not asked for more.
 MOST_LOST = 50
+# What took too long may have waited for a disk or a network, and is asked again then.
+LATE_SECONDS = 300.0
 
 _Found = TypeVar("_Found")
 _Region = tuple[int, int, int, int, int]
-_Guilty = tuple[_Region, str, bool]  # how, and whether it was late
 
 
 class ReaderLostError(Exception):
@@ -56,6 +59,16 @@ class ReaderLostError(Exception):
     def __init__(self, how: str, *, is_late: bool = False) -> None:
         super().__init__(how)
         self.is_late = is_late
+
+
+@dataclass(frozen=True)
+class _Guilty:
+    """A region that took a helper down, and until when it is not asked for again."""
+
+    region: _Region
+    how: str
+    is_late: bool
+    until: float
 
 
 @dataclass
@@ -129,7 +142,7 @@ class _Helpers:
 
 _helpers = _Helpers()
 _numbers = count(1)
-# What took helpers down, of each file as it is: not asked again in this process.
+# What took helpers down, of each file as it is.
 _guilty: dict[tuple[str, int, int], list[_Guilty]] = {}
 _from_parent: list[_Helpers] = []
 
@@ -184,10 +197,11 @@ class GuardedFile:
 
     def read(self, level: int, x: int, y: int, w: int, h: int) -> NDArray[np.uint8]:
         region = (level, x, y, w, h)
-        guilty = _guilty.get(self._key, [])
-        for one, how_lost, is_late in guilty:
-            if _holds(region, one):
-                raise ReaderLostError(how_lost, is_late=is_late)
+        now = time.monotonic()
+        guilty = [one for one in _guilty.get(self._key, ()) if now < one.until]
+        for one in guilty:
+            if _holds(region, one.region):
+                raise ReaderLostError(one.how, is_late=one.is_late)
         if len(guilty) >= MOST_LOST:
             raise ReaderLostError("it was lost too often by this file")
         seconds = SECONDS * max(1.0, w * h / _PIXELS)
@@ -198,7 +212,9 @@ class GuardedFile:
                 )
             )
         except ReaderLostError as lost:
-            _guilty.setdefault(self._key, []).append((region, str(lost), lost.is_late))
+            until = time.monotonic() + LATE_SECONDS if lost.is_late else math.inf
+            one = _Guilty(region, str(lost), lost.is_late, until)
+            _guilty.setdefault(self._key, []).append(one)
             raise
         _check(how, answer)
         return answer
