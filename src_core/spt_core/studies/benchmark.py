@@ -165,7 +165,8 @@ def _shareable(settings: BenchmarkSettings) -> dict[str, Any]:
         if plain[name]:
             plain[name] = Path(plain[name]).name
     plain["augmented"] = [Path(one).name for one in plain["augmented"]]
-    del plain["out"]
+    for name in ("out", "scheduler", "tls_ca", "tls_cert", "tls_key"):
+        del plain[name]
     return plain
 
 
