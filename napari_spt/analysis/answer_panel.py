@@ -1,5 +1,7 @@
 """What the model says of the slide: the answer, what to doubt, and bars."""
 
+from html import escape
+
 from napari_spt.analysis.bars import ClassBars
 from napari_spt.analysis.panel import Panel
 from napari_spt.analysis.slide_analysis import Change
@@ -24,7 +26,7 @@ class AnswerPanel(Panel):
 
     def __init__(self, state: AnalysisState) -> None:
         super().__init__(state, "What the model says")
-        self.answer = text("", "Answer")
+        self.answer = text("", "Answer", is_html=True)
         self.doubt = text("", "What to think of the answer")
         self.bars = ClassBars()
         self.seen = text("", "How much was seen")
@@ -61,13 +63,13 @@ class AnswerPanel(Panel):
                 heading = f"What “{analysis.model_name}” said"
             if analysis.prediction is not None:
                 self._show(analysis.prediction)
-        self.heading.setText(f"<b>{heading}</b>")
+        self.heading.setText(f"<b>{escape(heading)}</b>")
         if tissue_map is not None:
             self.tissue.setText(tissue_words(tissue_map))
 
     def _show(self, prediction: Prediction) -> None:
         answer, doubt = headline(prediction)
-        self.answer.setText(f'<span style="font-size:x-large">{answer}</span>')
+        self.answer.setText(f'<span style="font-size:x-large">{escape(answer)}</span>')
         self.doubt.setText(doubt)
         self.doubt.setVisible(bool(doubt))
         other = self.state.comparison

@@ -6,6 +6,8 @@ from qtpy.QtCore import QRectF, QSize, Qt
 from qtpy.QtGui import QColor, QPainter
 from qtpy.QtWidgets import QGridLayout, QLabel, QSizePolicy, QWidget
 
+from napari_spt.parts.widgets import plain_label
+
 
 class Bar(QWidget):
     """One share from 0 to 1; a second one, below, to compare."""
@@ -84,7 +86,7 @@ class ClassBars(QWidget):
             widget.deleteLater()
         self.bars, self._values = {}, {}
         for row, name in enumerate(classes):
-            label = QLabel(name)
+            label = plain_label(name)
             label.setWordWrap(True)
             self.bars[name] = Bar(class_colour(row))
             self._values[name] = QLabel()

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from threading import Lock
 
-from napari.utils.notifications import show_error
 from qtpy.QtWidgets import QWidget
 
 from napari_spt.analysis.slide_analysis import Analysis, Change
 from napari_spt.analysis.state import AnalysisState
 from napari_spt.parts.background import run_in_background
+from napari_spt.parts.notices import show_error
 from napari_spt.parts.settings import kinds_folder
 from spt_core.insight.tissue_map import Kinds, TissueMap
 

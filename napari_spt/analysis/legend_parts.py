@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from html import escape
 
 from qtpy.QtCore import QRectF, QSize, Qt
 from qtpy.QtGui import QBrush, QColor, QLinearGradient, QPainter
@@ -13,6 +14,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from napari_spt.parts.widgets import plain_label
 from spt_core.insight.colours import ATTENTION_RAMP, Ramp, heat_colours
 
 
@@ -101,13 +103,13 @@ class HeatPart(QWidget):
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(2)
-        self.title = QLabel(f"<b>{said.title}</b>")
+        self.title = QLabel(f"<b>{escape(said.title)}</b>")
         self.title.setWordWrap(True)
         box.addWidget(self.title)
         box.addWidget(ColourBar(said.ramp))
         row = QGridLayout()
         row.setHorizontalSpacing(8)
-        self.low, self.high = (QLabel(words) for words in said.ends)
+        self.low, self.high = (plain_label(words) for words in said.ends)
         top, right = Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag.AlignRight
         self.low.setAlignment(top)
         self.high.setAlignment(top | right)
@@ -148,10 +150,10 @@ class ClassPart(QWidget):
         self.grid.setContentsMargins(0, 0, 0, 0)
         self.grid.setVerticalSpacing(2)
         self.grid.setHorizontalSpacing(8)
-        self.title = QLabel(f"<b>{said.title}</b>")
+        self.title = QLabel(f"<b>{escape(said.title)}</b>")
         self.grid.addWidget(self.title, 0, 0, 1, 4)
         self.entries = [
-            (Swatch(rgb), QLabel(name))
+            (Swatch(rgb), plain_label(name))
             for name, rgb in zip(said.names, said.rgb, strict=True)
         ]
         self.grid.setColumnStretch(1, 1)

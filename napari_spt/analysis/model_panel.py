@@ -6,7 +6,6 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from napari.utils.notifications import show_error
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import (
     QComboBox,
@@ -27,7 +26,9 @@ from qtpy.QtWidgets import (
 from napari_spt.analysis.model_names import NamedModel, labels, named_model, rename
 from napari_spt.analysis.panel import Panel
 from napari_spt.analysis.state import AnalysisState
+from napari_spt.parts.notices import show_error
 from napari_spt.parts.settings import remember, remembered
+from napari_spt.parts.widgets import plain_tip
 from spt_core.errors import InputError
 from spt_core.insight.model_words import DEMONSTRATION, ModelWords, read_model_words
 from spt_core.notice import NOT_FOR_DIAGNOSIS
@@ -113,7 +114,9 @@ class ModelPanel(Panel):
         for one, label in zip(named, labels(named), strict=True):
             self.list.addItem(label, str(one.path))
             self.list.setItemData(
-                self.list.count() - 1, one.tooltip, Qt.ItemDataRole.ToolTipRole
+                self.list.count() - 1,
+                plain_tip(one.tooltip),
+                Qt.ItemDataRole.ToolTipRole,
             )
         self.list.addItem(NONE_WORDS, "")
         self.list.addItem(FILE_WORDS, None)
@@ -173,7 +176,7 @@ class ModelPanel(Panel):
         self.more.setEnabled(named is not None)
         self._show_facts(model, named)
         self.list.setToolTip(
-            named.tooltip if named else "The model that looks at the slide"
+            plain_tip(named.tooltip) if named else "The model that looks at the slide"
         )
         self.state.choose_model(model, self.list.itemText(index))
 
@@ -248,9 +251,11 @@ class CardDialog(QDialog):
             ("What it learned from", card.learned_from),
             ("How well it does", card.how_well),
         )
-        box.addWidget(_text(f'<span style="font-size:large">{card.title}</span>'))
+        box.addWidget(
+            _text(f'<span style="font-size:large">{escape(card.title)}</span>')
+        )
         for title, words in rows:
-            box.addWidget(_text(f"<b>{title}</b><br>{words}"))
+            box.addWidget(_text(f"<b>{title}</b><br>{escape(words)}"))
         details = "<br>".join(f"{name}: {escape(v)}" for name, v in card.details)
         box.addWidget(_text(f"<b>Details</b><br>{details}"))
         box.addWidget(_text(NOT_FOR_DIAGNOSIS))

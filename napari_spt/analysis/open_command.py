@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from napari.utils.notifications import show_error
-
 from napari_spt import PLUGIN
 from napari_spt.analysis.desk import desk_of
+from napari_spt.parts.notices import show_error
 from napari_spt.slides.slide_source import slide_source
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
 )
 
+from napari_spt.parts.widgets import plain_label
 from spt_core.slides.properties import doubt_note
 
 USUAL = {"10×": 1.0, "20×": 0.5, "40×": 0.25}
@@ -25,7 +26,7 @@ class PixelSizeQuestion(QFrame):
 
     def __init__(self) -> None:
         super().__init__()
-        self.words = QLabel()
+        self.words = plain_label()
         self.words.setWordWrap(True)
         self.value = QDoubleSpinBox()
         self.value.setDecimals(3)

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from napari.utils.notifications import show_error, show_info
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QPushButton
 
@@ -24,6 +23,7 @@ from napari_spt.analysis.words import (
     removing_words,
     without_words,
 )
+from napari_spt.parts.notices import show_error, show_info
 from napari_spt.parts.widgets import Folded, text
 from spt_core.engine.protocol import (
     END_TYPES,

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 from napari.qt.threading import GeneratorWorker, create_worker
-from napari.utils.notifications import show_warning
 from numpy.typing import NDArray
 from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtGui import QIcon, QImage, QPixmap
@@ -15,6 +14,7 @@ from qtpy.QtWidgets import QSizePolicy, QToolButton, QWidget
 from superqt.utils import QFlowLayout
 
 from napari_spt.analysis.places import Place
+from napari_spt.parts.notices import show_warning
 
 MARKS = {"most": "", "random": "chance", "least": "least", "odd": "", "alike": ""}
 SIDE, GAP = 58, 2

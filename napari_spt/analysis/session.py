@@ -8,13 +8,13 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 
 from napari.layers import Layer
-from napari.utils.notifications import show_error, show_info, show_warning
 from qtpy.QtWidgets import QWidget
 
 from napari_spt.analysis.slide_analysis import Analysis, Change
 from napari_spt.analysis.state import AnalysisState
 from napari_spt.analysis.words import failure_words, notice_words
 from napari_spt.parts.background import run_in_background
+from napari_spt.parts.notices import show_error, show_info, show_warning
 from napari_spt.parts.post import Callback, post
 from napari_spt.parts.settings import kinds_folder
 from napari_spt.slides.slide_source import SlideSource, key_of, picture_pixels

@@ -5,7 +5,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from napari.utils.notifications import show_error, show_info
 from qtpy.QtWidgets import QComboBox
 
 from napari_spt.analysis.panel import Panel
@@ -13,6 +12,7 @@ from napari_spt.analysis.site_dialog import SiteDialog
 from napari_spt.analysis.slide_analysis import Analysis, Change
 from napari_spt.analysis.state import AnalysisState
 from napari_spt.parts.background import run_in_background
+from napari_spt.parts.notices import show_error, show_info
 from napari_spt.parts.widgets import text
 from spt_core.errors import InputError
 from spt_core.insight.model_words import read_model_words

@@ -9,6 +9,7 @@ from napari.layers import Layer
 from numpy.typing import NDArray
 
 from napari_spt.analysis.lattice import Lattice
+from napari_spt.parts.notices import for_napari
 
 _PLAIN = "_spt_plain_status"
 
@@ -85,10 +86,10 @@ def show_hover(layer: Layer, table: Callable[[], HoverTable | None]) -> None:
         known = table()
         if known is None or position is None or not options.get("world"):
             return plain(position, **options)
-        words = known.words(np.asarray(position)[-2:])
+        words = for_napari(known.words(np.asarray(position)[-2:]))
         return {
-            "layer_name": layer.name,
-            "layer_base": layer.name,
+            "layer_name": for_napari(layer.name),
+            "layer_base": for_napari(layer.name),
             "source_type": "",
             "plugin": "",
             "coordinates": words,

@@ -1,6 +1,6 @@
 """All patch encoders that are known: which are ready, and how to get the others."""
 
-from qtpy.QtCore import Qt, Signal
+from qtpy.QtCore import Signal
 from qtpy.QtWidgets import (
     QDialog,
     QDialogButtonBox,
@@ -49,7 +49,6 @@ class EncoderDialog(QDialog):
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setStretchLastSection(True)
         self.about = text("", "About the chosen patch encoder")
-        self.about.setTextFormat(Qt.TextFormat.PlainText)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
         self.use = buttons.addButton("Use", QDialogButtonBox.ButtonRole.AcceptRole)
         box = QVBoxLayout(self)

@@ -1,6 +1,7 @@
 """Small widgets that docks are built from."""
 
 import re
+from html import escape
 
 from qtpy.QtCore import QEvent, Qt, Signal
 from qtpy.QtWidgets import QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
@@ -10,24 +11,47 @@ LONGEST = 18
 _BREAK = "\u200b"
 
 
-class Text(QLabel):
-    """A label that wraps, within long words too."""
+def plain_label(words: str = "") -> QLabel:
+    """A label for what users and files named: nothing in it is taken for HTML."""
+    label = QLabel(words)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    return label
 
-    def __init__(self, words: str = "") -> None:
+
+def plain_tip(words: str) -> str:
+    """The same for a tooltip, which has no such setting."""
+    if "<" not in words:
+        return words
+    return f"<span style='white-space:pre-wrap'>{escape(words)}</span>"
+
+
+class Text(QLabel):
+    """A label that wraps, within long words too.
+
+    Parameters
+    ----------
+    is_html
+        Whether the words are HTML; what users and files named is escaped in them.
+    """
+
+    def __init__(self, words: str = "", *, is_html: bool = False) -> None:
         super().__init__()
+        self.is_html = is_html
+        kinds = Qt.TextFormat
+        self.setTextFormat(kinds.RichText if is_html else kinds.PlainText)
         self.setWordWrap(True)
         self.setText(words)
 
     def setText(self, words: str) -> None:
-        super().setText(_breakable(words))
+        super().setText(words if self.is_html else _breakable(words))
 
     def text(self) -> str:
         return super().text().replace(_BREAK, "")
 
 
-def text(words: str = "", name: str = "") -> QLabel:
+def text(words: str = "", name: str = "", *, is_html: bool = False) -> QLabel:
     """A label that wraps, and whose text can be copied."""
-    label = Text(words)
+    label = Text(words, is_html=is_html)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     if name:
         label.setAccessibleName(name)
@@ -106,9 +130,7 @@ class Folded(QWidget):
 
 
 def _breakable(words: str) -> str:
-    """Allow a break after each part of a long word, but not within a tag."""
-    if "<" in words:
-        return words
+    """Allow a break after each part of a long word."""
     return re.sub(
         rf"\S{{{LONGEST},}}",
         lambda found: re.sub(r"([-_./\\])|(\w{12})", rf"\g<0>{_BREAK}", found[0]),

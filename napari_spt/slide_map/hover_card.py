@@ -10,6 +10,7 @@ from qtpy.QtGui import QImage, QPixmap
 from qtpy.QtWidgets import QFrame, QLabel, QVBoxLayout, QWidget
 
 from napari_spt.parts.background import run_in_background
+from napari_spt.parts.widgets import plain_label
 from napari_spt.slide_map.slide_files import picture_of
 
 KEPT = 300
@@ -26,8 +27,7 @@ class HoverCard(QFrame):
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setAutoFillBackground(True)
         self.setFrameShape(QFrame.Shape.StyledPanel)
-        self.picture, self.words = QLabel(), QLabel()
-        self.words.setTextFormat(Qt.TextFormat.PlainText)
+        self.picture, self.words = QLabel(), plain_label()
         self.picture.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         box = QVBoxLayout(self)
         box.setContentsMargins(6, 6, 6, 6)

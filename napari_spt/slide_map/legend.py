@@ -5,6 +5,7 @@ from qtpy.QtGui import QColor, QFontMetrics, QIcon, QLinearGradient, QPainter, Q
 from qtpy.QtWidgets import QSizePolicy, QToolButton, QVBoxLayout, QWidget
 from superqt.utils import QFlowLayout
 
+from napari_spt.parts.widgets import plain_tip
 from napari_spt.slide_map.colouring import Colouring
 
 LONGEST_WORDS = 26
@@ -39,7 +40,7 @@ class Legend(QWidget):
             button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
             button.setCheckable(True)
             button.setObjectName("spt_name")
-            button.setToolTip(f"Let {entry.words} stand out")
+            button.setToolTip(plain_tip(f"Let {entry.words} stand out"))
             button.setAccessibleName(f"{entry.words}, {entry.count} slides")
             button.clicked.connect(
                 lambda on, group=entry.group, one=button: self._choose(one, group, on)

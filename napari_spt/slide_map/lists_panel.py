@@ -4,7 +4,6 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from napari.utils.notifications import show_error
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import (
     QApplication,
@@ -16,6 +15,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from napari_spt.parts.notices import show_error
 from napari_spt.parts.tabs import Tabs
 from napari_spt.parts.widgets import text
 from napari_spt.slide_map.slide_list import MOST, SlideList

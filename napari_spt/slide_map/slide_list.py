@@ -6,6 +6,8 @@ from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QAbstractItemView, QListWidget, QListWidgetItem
 
 # Longer lists are cut: what is not first in them, nobody looks for by scrolling.
+from napari_spt.parts.widgets import plain_tip
+
 MOST = 500
 
 
@@ -32,7 +34,7 @@ class SlideList(QListWidget):
         self.clear()
         for row, said in zip(rows[:MOST], words[:MOST], strict=True):
             item = QListWidgetItem(said)
-            item.setToolTip(said)
+            item.setToolTip(plain_tip(said))
             item.setData(Qt.ItemDataRole.UserRole, int(row))
             self.addItem(item)
         lines = min(8, max(2, self.count()))

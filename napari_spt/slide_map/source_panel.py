@@ -4,8 +4,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from napari.utils.notifications import show_error
-from qtpy.QtCore import Qt, Signal
+from qtpy.QtCore import Signal
 from qtpy.QtWidgets import (
     QComboBox,
     QFileDialog,
@@ -18,8 +17,9 @@ from qtpy.QtWidgets import (
 from napari_spt.analysis.model_names import labels as model_labels
 from napari_spt.analysis.model_names import named_model
 from napari_spt.analysis.model_panel import BUNDLED_WORDS, recent_models
+from napari_spt.parts.notices import show_error
 from napari_spt.parts.settings import remember, remembered
-from napari_spt.parts.widgets import text
+from napari_spt.parts.widgets import plain_tip, text
 from spt_core.bundled import slide_model_path
 from spt_core.errors import InputError
 from spt_core.insight.model_words import read_model_words
@@ -229,14 +229,13 @@ class _Chosen:
 
     def __init__(self, title: str, tip: str) -> None:
         self.words = text("", title)
-        self.words.setTextFormat(Qt.TextFormat.PlainText)
         self.button = QPushButton("Choose…")
         self.button.setToolTip(tip)
         self.button.setAccessibleName(f"Choose: {title.lower()}")
 
     def show_path(self, path: Path | None, otherwise: str) -> None:
         self.words.setText(otherwise if path is None else _called(path))
-        self.words.setToolTip("" if path is None else str(path))
+        self.words.setToolTip("" if path is None else plain_tip(str(path)))
 
 
 def _called(path: Path) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
 
-from napari_spt.parts.widgets import text
+from napari_spt.parts.widgets import plain_tip, text
 from napari_spt.slides.open_command import Opening, choose_and_open, open_slides
 from napari_spt.slides.opening_trouble import TroubleBox
 from napari_spt.slides.recent import recent_slides
@@ -74,7 +74,7 @@ class OpenButtons(QWidget):
                 Path(path).name, Qt.TextElideMode.ElideMiddle, NAME_WIDTH
             )
             action = self.menu.addAction(name.replace("&", "&&"))
-            action.setToolTip(path)
+            action.setToolTip(plain_tip(path))
             action.triggered.connect(lambda _=False, path=path: self.open(path))
         if self.menu.isEmpty():
             self.menu.addAction("None yet").setEnabled(False)

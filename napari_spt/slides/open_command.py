@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from napari.layers import Layer
 from napari.qt.threading import create_worker
-from napari.utils.notifications import show_info
 from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QFileDialog
 
 from napari_spt import PLUGIN
+from napari_spt.parts.notices import show_info
 from napari_spt.parts.settings import remembered
 from napari_spt.parts.viewing import active_window
 from napari_spt.slides.default_reader import offer_default

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from napari.utils.notifications import show_error, show_warning
 from psygnal import Signal
 from qtpy.QtWidgets import QFrame, QPushButton, QVBoxLayout
 
+from napari_spt.parts.notices import show_error, show_warning
 from napari_spt.parts.widgets import text
 
 
@@ -54,7 +54,7 @@ class TroubleBox(QFrame):
             "#spt_trouble { border: 1px solid #c4302b; border-radius: 4px; }"
         )
         self._troubles = troubles
-        self.words = text("", "What went wrong while opening")
+        self.words = text("", "What went wrong while opening", is_html=True)
         self.read = QPushButton("I have read it")
         self.read.setToolTip("Put this message away")
         box = QVBoxLayout(self)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import napari
 from napari.utils.colormaps import Colormap
-from napari.utils.notifications import show_warning
 
+from napari_spt.parts.notices import show_warning
 from napari_spt.parts.window_calls import make_window_calls_safe
 from napari_spt.slides.dask_scheduler import use_threads_by_default
 from napari_spt.slides.recent import remember_slide

@@ -14,7 +14,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from napari_spt.parts.widgets import text
+from napari_spt.parts.widgets import plain_tip, text
 from napari_spt.slides.default_reader import DEFAULT_ENDINGS, is_default, set_default
 from napari_spt.slides.open_buttons import OpenButtons
 from napari_spt.slides.recent import recent_slides
@@ -83,7 +83,7 @@ class SlidesDock(QWidget):
         self.recent.clear()
         for path in recent_slides():
             item = QListWidgetItem(Path(path).name)
-            item.setToolTip(path)
+            item.setToolTip(plain_tip(path))
             item.setData(Qt.ItemDataRole.UserRole, path)
             self.recent.addItem(item)
         self.default.setChecked(is_default())

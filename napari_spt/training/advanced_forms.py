@@ -84,7 +84,7 @@ class AdvancedForms(QWidget):
         natives = []
         for part, form in self.forms.items():
             layout.addSpacing(4)
-            layout.addWidget(text(f"<b>{TITLES[part]}</b>"))
+            layout.addWidget(text(f"<b>{TITLES[part]}</b>", is_html=True))
             for row in form:
                 native, label = row.native, with_rounds(row.label)
                 native.setToolTip(with_rounds(native.toolTip()))

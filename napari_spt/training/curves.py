@@ -62,7 +62,7 @@ class Curves(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.loss_words = text("", "How wrong it still is")
+        self.loss_words = text("", "How wrong it still is", is_html=True)
         self.loss = CalmPlot(
             "How wrong it still is, over the steps", left=CalmLogAxis("left")
         )
@@ -72,7 +72,7 @@ class Curves(QWidget):
         self.held_out_line = self._line(self.loss, HELD_OUT)
         self.best = pg.ScatterPlotItem(size=11, symbol="star", pen=None, brush=HELD_OUT)
         self.loss.addItem(self.best)
-        self.near_words = text("", "Neighbours of the same class")
+        self.near_words = text("", "Neighbours of the same class", is_html=True)
         self.near = CalmPlot("Neighbours of the same class, over the steps")
         self.near.setFixedHeight(SHORT)
         self.near.setYRange(0, 1)

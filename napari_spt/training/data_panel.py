@@ -97,7 +97,7 @@ class DataPanel(QWidget):
             self.lists[meaning] = one
             self.column_form.addRow(words, one)
         self.summary = text("", "What the labels hold")
-        self.heading = text("<b>What was found</b>")
+        self.heading = text("<b>What was found</b>", is_html=True)
         self.status = text("", "How far the look at the data is")
         self.findings = FindingsList()
         self.again = QPushButton("Look again")

@@ -4,9 +4,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from napari.utils.notifications import show_info
-
 from napari_spt.parts.background import run_in_background
+from napari_spt.parts.notices import show_info
 from napari_spt.parts.settings import remember, remembered
 from napari_spt.parts.side_dock import SideDock
 from napari_spt.parts.tabs import Tabs

@@ -27,7 +27,7 @@ class FindingsList(QWidget):
         self.box.setSpacing(4)
         self.parts: dict[Rank, Text] = {}
         for rank in Rank:
-            part = Text()
+            part = Text(is_html=True)
             part.setAccessibleName(RANKS[rank])
             part.hide()
             self.parts[rank] = part

@@ -62,7 +62,7 @@ class GoalPanel(QWidget):
         self.effort.activated.connect(
             lambda at: draft.set(effort=self.effort.itemData(at))
         )
-        box.addWidget(text("<b>How thorough</b>"))
+        box.addWidget(text("<b>How thorough</b>", is_html=True))
         box.addWidget(self.effort)
         self.doubt = text("", "What is missing for this goal")
         box.addWidget(self.doubt)

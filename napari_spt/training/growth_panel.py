@@ -60,7 +60,7 @@ class GrowthPanel(QWidget):
         self._is_newest = True
         self._ground = GROUND
         self.empty = text(EMPTY)
-        self.says = text("", "Which step is shown")
+        self.says = text("", "Which step is shown", is_html=True)
         self.plot, self.legend = MapPlot(), Legend()
         self.plot.setAccessibleName("Slides as the model sees them at this step")
         self.plot.setFixedHeight(SIDE)

@@ -10,6 +10,7 @@ from qtpy.QtGui import QGuiApplication, QIcon, QImage, QKeySequence, QPixmap
 from qtpy.QtWidgets import QHeaderView, QTableWidget, QTableWidgetItem
 
 from napari_spt.parts.tool_style import table_style
+from napari_spt.parts.widgets import plain_tip
 from napari_spt.training.labels_source import name_of
 from spt_core.errors import InputError
 from spt_core.slides import open_slide
@@ -68,7 +69,7 @@ class LabelsTable(QTableWidget):
             name = name_of(path)
             first = QTableWidgetItem(name)
             first.setFlags(first.flags() & ~Qt.ItemFlag.ItemIsEditable)
-            first.setToolTip(str(path))
+            first.setToolTip(plain_tip(str(path)))
             self.setItem(row, 0, first)
             for column, meaning in enumerate(COLUMNS[1:], start=1):
                 cell = table.get(name, {}).get(meaning, "")

@@ -13,6 +13,8 @@ from qtpy.QtWidgets import (
     QTableWidgetItem,
 )
 
+from napari_spt.parts.widgets import plain_tip
+
 RIGHT, WRONG = (0, 114, 178), (213, 94, 0)
 
 
@@ -40,8 +42,8 @@ class Matrix(QTableWidget):
         header = self.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
         for number, name in enumerate(classes):
-            self.horizontalHeaderItem(number).setToolTip(f"answered: {name}")
-            self.verticalHeaderItem(number).setToolTip(f"labelled: {name}")
+            self.horizontalHeaderItem(number).setToolTip(plain_tip(f"answered: {name}"))
+            self.verticalHeaderItem(number).setToolTip(plain_tip(f"labelled: {name}"))
         totals = np.maximum(counts.sum(axis=1), 1)
         for row, label in enumerate(classes):
             for column, said in enumerate(classes):
@@ -52,7 +54,7 @@ class Matrix(QTableWidget):
                 colour.setAlphaF(0.6 * count / float(totals[row]))
                 item.setBackground(colour)
                 many = "1 slide" if count == 1 else f"{count} slides"
-                item.setToolTip(f"{many} of {label}, answered {said}")
+                item.setToolTip(plain_tip(f"{many} of {label}, answered {said}"))
                 self.setItem(row, column, item)
         self.take_room()
 

@@ -4,8 +4,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from napari.utils.notifications import show_error
-from qtpy.QtCore import Qt, QUrl, Signal
+from qtpy.QtCore import QUrl, Signal
 from qtpy.QtGui import QDesktopServices
 from qtpy.QtWidgets import (
     QDialog,
@@ -17,6 +16,7 @@ from qtpy.QtWidgets import (
 
 from napari_spt.analysis.model_panel import CardDialog
 from napari_spt.parts.background import run_in_background
+from napari_spt.parts.notices import show_error
 from napari_spt.parts.tool_style import table_style
 from napari_spt.parts.widgets import Section, text
 from napari_spt.slide_map.slide_list import SlideList
@@ -69,8 +69,8 @@ class ResultPanel(QWidget):
 
     def _make(self) -> None:
         self.empty = text(EMPTY)
-        self.headline, self.words = text("", "Result"), text("", "The result in words")
-        self.headline.setTextFormat(Qt.TextFormat.RichText)
+        self.headline = text("", "Result", is_html=True)
+        self.words = text("", "The result in words")
         self.use_model = QPushButton("Use this model")
         self.use_model.setToolTip("Open the slide analysis with this model")
         self.use_encoder = QPushButton("Use it in a new study")

@@ -12,7 +12,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from napari_spt.parts.widgets import text
+from napari_spt.parts.widgets import plain_tip, text
 from napari_spt.slides.recent import recent_slides
 
 
@@ -41,7 +41,7 @@ class PathRow(QWidget):
         self.clear_button.setFixedWidth(self.clear_button.sizeHint().height() + 6)
         row = QHBoxLayout()
         row.setSpacing(4)
-        row.addWidget(text(f"<b>{title}</b>"), stretch=1)
+        row.addWidget(text(f"<b>{title}</b>", is_html=True), stretch=1)
         row.addWidget(self.clear_button)
         row.addWidget(self.choose_button)
         box = QVBoxLayout(self)
@@ -57,7 +57,7 @@ class PathRow(QWidget):
         self.path = path
         words = Path(path).name if path else self._none
         self.shown.setText(f"{words} {note}".strip())
-        self.shown.setToolTip(path)
+        self.shown.setToolTip(plain_tip(path))
         self.clear_button.setVisible(bool(path))
 
     def choose(self) -> None:

@@ -59,8 +59,10 @@ class RunPanel(QWidget):
         self._request: Request | None = None
         self._asked_at = 0.0
         self._refusal = ""
-        self.stands = text("<b>Nothing runs.</b>", "Where the study stands")
-        self.stages = text("", "Parts of the study")
+        self.stands = text(
+            "<b>Nothing runs.</b>", "Where the study stands", is_html=True
+        )
+        self.stages = text("", "Parts of the study", is_html=True)
         self.bar = QProgressBar()
         self.bar.setAccessibleName("How far this part is")
         self.bar.setTextVisible(False)

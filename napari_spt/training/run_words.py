@@ -1,5 +1,7 @@
 """What is said of a run: where it stands, and what is to be done."""
 
+from html import escape
+
 from napari_spt.training.reading import Look, Phase, Training
 from napari_spt.training.result_words import in_window
 from napari_spt.training.words import (
@@ -93,7 +95,7 @@ def stages_words(look: Look) -> str:
     is_over = look.phase is Phase.FINISHED
     words = []
     for number, name in enumerate(names):
-        short = SHORT_STAGES.get(name, name)
+        short = SHORT_STAGES.get(name) or escape(name)
         if number < at or is_over:
             words.append(f"✔ {short}")
         elif number == at:

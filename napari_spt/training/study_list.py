@@ -40,7 +40,7 @@ class StudyList(QWidget):
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(4)
-        row.addWidget(text("<b>Study</b>"))
+        row.addWidget(text("<b>Study</b>", is_html=True))
         row.addWidget(self.list, stretch=1)
         row.addWidget(self.forget_button)
         self.list.activated.connect(self._on_activated)

@@ -1,6 +1,7 @@
 """See the views: the parts of the open slide that training would compare."""
 
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +72,7 @@ class ViewsPanel(QWidget):
         self._cohort: tuple[Path, list] | None = None
         self.shown = QCheckBox("See the views on the slide")
         self.shown.setToolTip("Colour the patches that training would compare")
-        self.says = text(EMPTY, "What the views hold")
+        self.says = text(EMPTY, "What the views hold", is_html=True)
         self.help = text(HELP)
         self.again = QPushButton("Another draw")
         self.again.setToolTip("Views are drawn by chance: see another pair")
@@ -183,7 +184,7 @@ class ViewsPanel(QWidget):
         try:
             settings = self.settings_source()
         except (InputError, ValueError) as error:
-            self.says.setText(str(error))
+            self.says.setText(escape(str(error)))
             return
         self.views = preview(
             places.p,
@@ -229,7 +230,7 @@ class ViewsPanel(QWidget):
     def _show_nothing(self, words: str) -> None:
         self._remove()
         self.views = None
-        self.says.setText(words)
+        self.says.setText(escape(words))
         self.says.setVisible(bool(words))
 
     def _remove(self) -> None:

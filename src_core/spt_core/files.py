@@ -105,6 +105,53 @@ def refuse_no_file(path: Path) -> None:
         )
 
 
+def in_place(path: str | Path, flags: int) -> int:
+    """An opener for files that are written where they are: no link is followed.
+
+    A folder may come from anybody, and what a link in it leads to is somebody's file
+    elsewhere, which is neither emptied nor written to.
+
+    Raises
+    ------
+    InputError
+        Where it is a link.
+    """
+    # A link may be put there after this look, which systems without the flag overlook.
+    refuse_link(Path(path))
+    try:
+        return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK):
+            refuse_link(Path(path))
+        raise
+
+
+def in_place_or_new(path: str | Path, flags: int) -> int:
+    """The same, which makes the file where there is none, whatever the mode."""
+    return in_place(path, flags | os.O_CREAT)
+
+
+def refuse_links(*places: Path) -> None:
+    """Refuse links at and below places that we write, copy and remove.
+
+    They may lead anywhere, and a folder that holds them may come from anybody.
+    """
+    for place in places:
+        refuse_link(place)
+        for folder, inner, files in os.walk(place):
+            for name in (*inner, *files):
+                refuse_link(Path(folder, name))
+
+
+def refuse_link(path: Path) -> None:
+    # Before Python 3.12 a junction of Windows is not known.
+    if path.is_symlink() or getattr(path, "is_junction", bool)():
+        raise InputError(
+            f"{path} is a link, and nothing is written where it leads. Put what it "
+            "leads to in its place, or remove it."
+        )
+
+
 @contextmanager
 def held_by_one(path: Path) -> Iterator[bool]:
     """Hold a lock file; False where another process holds it.
@@ -115,8 +162,7 @@ def held_by_one(path: Path) -> Iterator[bool]:
     path.parent.mkdir(parents=True, exist_ok=True)
     for beside in path.parent.iterdir():
         refuse_no_file(beside)
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
-    with FileIO(os.open(path, flags, 0o666), "r+b") as file:
+    with FileIO(path, "r+b", opener=in_place_or_new) as file:
         yield lock(file)
 
 

@@ -1,11 +1,17 @@
 """Models whose card and tensors are each possible, and do not belong together."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from spt_core import load_model
 from spt_core.errors import InputError
+from spt_core.insight.growing import settings_for
+from spt_core.patches.encoder_file import is_place
+from spt_core.patches.known import KNOWN
+from spt_core.studies.encoder_leakage import find_encoder
+from spt_core.tokens import TokenFacts
 from tests.attack.model_files import good_model, put_together, taken_apart
 
 
@@ -51,3 +57,29 @@ def test_classes_that_a_model_cannot_have_are_one_sentence(tmp_path, classes, wo
         load_model(path)
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/etc/encoder.safetensors",
+        "//host/share/run",
+        r"\\host\share\run",
+        "C:run",
+        "~/run",
+        "../run",
+        "a/../../run",
+        "own.safetensors",
+    ],
+)
+def test_a_card_leads_to_no_other_file(place):
+    card = SimpleNamespace(tokens=TokenFacts(encoder=place, patch_size=64, mpp=0.5))
+    with pytest.raises(InputError, match="gives a place"):
+        settings_for(SimpleNamespace(card=card))
+    cohort = SimpleNamespace(facts=card.tokens)
+    assert find_encoder(cohort) == (None, None)
+
+
+def test_names_of_encoders_are_no_places():
+    names = [*KNOWN, "timm/vit_small_patch16_224.dino", "hf-hub:owner/name", "mine"]
+    assert not any(map(is_place, names))

@@ -6,6 +6,7 @@ and the table of labels; then every command runs, and every file is searched.
 
 import csv
 import os
+import sys
 
 import pytest
 
@@ -94,7 +95,10 @@ def write_named_tiles(folder):
 
 
 def run(*words):
-    assert main([str(word) for word in words]) == 0, words
+    words = [str(word) for word in words]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["spt", *words])  # what reports repeat
+        assert main(words) == 0, words
 
 
 def files_of(folder):
@@ -109,6 +113,14 @@ def test_patients_and_what_slides_say_of_them_are_nowhere(outputs):
         for secret in SECRETS:
             assert secret.encode() not in content, (path, secret)
             assert secret not in str(path.relative_to(outputs))
+
+
+def test_reports_name_no_folder_of_this_computer(outputs):
+    for name in ("benchmark", "study", "evaluate", "predict", "heatmap", "embed"):
+        place = outputs / name
+        place = place / "report" if (place / "report").is_dir() else place
+        for path in files_of(place):
+            assert str(outputs.parent).encode() not in path.read_bytes(), path
 
 
 def test_names_of_slides_are_where_the_documentation_says(outputs):

@@ -9,7 +9,13 @@ from spt_core.commands.predict import patients_key
 from spt_core.errors import InputError
 from spt_core.files import private_folder, written_whole
 from spt_core.patients_key import KEY_FILE, new_key, read_key, write_key
+from spt_core.studies.study_folder import Stage, StudyFolder
+from spt_core.studies.study_recorder import Recorder
+from spt_core.tokens.h5_writing import h5_file
+from spt_core.tokens.writing import PartialFeatures
+from spt_core.training.run_folder import RunFolder
 
+STAGES = (Stage.CHECK,)
 POSIX = pytest.mark.skipif(os.name == "nt", reason="Windows has no such rights")
 
 
@@ -54,3 +60,30 @@ def test_temporary_names_differ_and_nothing_is_left(tmp_path):
     with pytest.raises(OSError, match="full"), written_whole(tmp_path / "b.csv"):
         raise OSError("full")
     assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("s.h5.partial", lambda at: PartialFeatures(at / "s.h5", {}, 4)),
+        (".s.finishing", lambda at: h5_file(at / ".s.finishing", 9).__enter__()),
+        ("metrics.csv", lambda at: RunFolder(at).add_metrics({"step": 1})),
+        (".lock", lambda at: RunFolder(at).held().__enter__()),
+        ("growth", lambda at: RunFolder(at).held().__enter__()),
+        ("events.jsonl", lambda at: Recorder(StudyFolder(at), STAGES).enter(*STAGES)),
+        ("report", lambda at: StudyFolder(at).held().__enter__()),
+        ("runs/1/model", lambda at: StudyFolder(at).held().__enter__()),
+    ],
+)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_links_in_a_folder_lead_nothing_out_of_it(tmp_path, name, write, is_there):
+    mine, link = tmp_path / "mine", tmp_path / "folder" / name
+    if is_there:
+        mine.write_text("of somebody")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(mine)
+    with pytest.raises(InputError, match=f"{link.name} is a link"):
+        write(tmp_path / "folder")
+    assert mine.exists() == is_there
+    assert not is_there or mine.read_text() == "of somebody"

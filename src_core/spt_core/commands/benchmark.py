@@ -1,13 +1,13 @@
 """``spt benchmark``: every method in every fold, against every baseline."""
 
 import argparse
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 from spt_core.commands.console import Console
 from spt_core.commands.options import add_options, settings_from
+from spt_core.commands.written import command_to_share
 from spt_core.engine.priority import sleep_while_waiting
 from spt_core.errors import InputError
 from spt_core.hints import settings_of
@@ -87,7 +87,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from spt_core.studies.benchmark import REPORT_FOLDER, benchmark
     from spt_core.studies.benchmark_tables import paper_tables
 
-    command = shlex.join(["spt", *sys.argv[1:]]) if args.config is None else ""
+    command = (
+        command_to_share(sys.argv[1:], settings.out) if args.config is None else ""
+    )
     found = console.follow(benchmark(settings, command=command), unit="cell")
     report = Path(settings.out) / REPORT_FOLDER
     for table in paper_tables(found):

@@ -1,7 +1,6 @@
 """``spt study``: from a folder of slides to a model of one's own, and its report."""
 
 import argparse
-import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,6 +9,7 @@ from pathlib import Path
 from spt_core.commands.console import Console
 from spt_core.commands.options import add_options, settings_from
 from spt_core.commands.train import absolute
+from spt_core.commands.written import command_to_share
 from spt_core.engine.priority import lower_priority, sleep_while_waiting
 from spt_core.errors import InputError
 from spt_core.hints import settings_of
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     # Only now: wrong usage is said at once, without waiting for torch.
     from spt_core.studies.study import study
 
-    command = shlex.join(["spt", *sys.argv[1:]])
+    command = command_to_share(sys.argv[1:], args.out)
     events = study(settings, command=command, hard_after=HARD_SECONDS)
     return _tell(console.follow(events), console)
 

@@ -37,6 +37,27 @@ def study_command(settings: StudySettings) -> str:
     return as_typed(parts)
 
 
+def command_to_share(words: Sequence[str], out: str) -> str:
+    """A command that was given, for a report: words stand for places on this computer.
+
+    Folders are called after users, hospitals and cases.
+
+    Parameters
+    ----------
+    out
+        The folder that is written, which need not be there yet.
+    """
+    parts, stands_for = ["spt", *words[:1]], "FOLDER"
+    for word in words[1:]:
+        name, is_given, value = word.rpartition("=")
+        if value == out or "/" in value or "\\" in value or os.path.exists(value):
+            word = f"{name}{is_given}{name.lstrip('-').upper() or stands_for}"
+        parts.append(word)
+        if word.startswith("--"):
+            stands_for = word.lstrip("-").upper()
+    return shlex.join(parts)
+
+
 def as_typed(parts: Sequence[str]) -> str:
     return subprocess.list2cmdline(parts) if os.name == "nt" else shlex.join(parts)
 

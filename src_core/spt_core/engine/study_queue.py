@@ -146,7 +146,7 @@ class StudyQueue:
                 if is_ours:
                     found = change(self.studies())[-_MOST:]
                     plain = json.dumps([asdict(one) for one in found], indent=1)
-                    with written_whole(self.file) as temporary:
+                    with written_whole(self.file, private=True) as temporary:
                         temporary.write_text(plain, encoding="utf-8")
                     return
             if time.monotonic() > until:
@@ -229,6 +229,7 @@ def do_study(queue: StudyQueue, wanted: QueuedStudy) -> int | None:
         return None
     # Without a name: what a study says may name patients. Not a pipe: the study goes
     # on where this process is killed.
+    began = time.time()
     with tempfile.TemporaryFile() as log:
         process = _start(path, log)
         while process.poll() is None:
@@ -237,7 +238,8 @@ def do_study(queue: StudyQueue, wanted: QueuedStudy) -> int | None:
             # One that has not begun yet hears nothing: it is ended at once.
             if not is_wanted and not folder.is_held():
                 _end(process)
-        says = _last_line(log) if process.returncode not in _KNOWN_ENDS else ""
+        has_said = process.returncode in _KNOWN_ENDS or _says_why(folder, began)
+        says = "" if has_said else _last_line(log)
     # It may have been paused and asked for again while its process came to an end.
     queue.leave(path, says, added=wanted.added)
     return process.returncode
@@ -251,6 +253,15 @@ def _start(path: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
         stderr=log,
         creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
     )
+
+
+def _says_why(folder: StudyFolder, began: float) -> bool:
+    """Whether a study's folder says how it ended, in words without patients."""
+    try:
+        state = folder.state()
+    except InputError:
+        return False
+    return state is not None and state.when >= began and bool(state.message)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -26,6 +26,7 @@ from spt_core.patches import (
     SlideStarted,
     encode_slide,
 )
+from spt_core.patches.encoder_file import is_place
 from spt_core.patches.job import NoTissueError
 from spt_core.slides import Slide, open_slide, slide_name
 from spt_core.slides.recipe import asked_recipe, to_ask_for
@@ -66,6 +67,12 @@ def settings_for(
         raise InputError(
             "The model's card names no patch encoder: encode the slide yourself and "
             "give its features."
+        )
+    if is_place(stated.encoder):
+        raise InputError(
+            f"The model's card gives a place ({stated.encoder}) as the name of its "
+            "patch encoder, and no file is opened that another one names. Encode the "
+            "slide yourself and give its features."
         )
     return replace(
         settings or EncodeSettings(),

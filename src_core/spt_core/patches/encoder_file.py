@@ -6,7 +6,7 @@ Loading runs no code from it.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import torch
 from safetensors.torch import save
@@ -46,6 +46,21 @@ def save_encoder(
     content = save(tensors, encoder_metadata(card))
     with written_whole(path) as temporary:
         temporary.write_bytes(content)
+
+
+def is_place(name: str) -> bool:
+    """Whether a file leads to another by what it calls its encoder.
+
+    Users say where encoders are. What a model or a feature file says is a name: it
+    shall open no file, nor call a computer that a path of Windows names.
+    """
+    return bool(
+        name.endswith(ENDING)
+        or "\\" in name
+        or name.startswith(("/", ".", "~"))
+        or ".." in name.split("/")
+        or PureWindowsPath(name).drive
+    )
 
 
 def encoder_file_of(name: str) -> Path | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from spt_core.errors import InputError
 from spt_core.events import LeftOut, Note, Progress
-from spt_core.files import held_by_one, remove_left, written_whole
+from spt_core.files import held_by_one, refuse_links, remove_left, written_whole
 from spt_core.insight.results import pseudonym
 from spt_core.studies.bench import Bench, open_bench
 from spt_core.studies.bench_controls import controls
@@ -64,6 +64,7 @@ def benchmark(
     with held_by_one(out / ".lock") as is_ours:
         if not is_ours:
             raise InputError(f"Another process is at work in {out}.")
+        refuse_links(bench.folder.path, out / REPORT_FOLDER)
         remove_left(out, bench.folder.path, out / REPORT_FOLDER)
         cells = bench.cells()
         for cell in cells:  # of other settings: said before anything is done
@@ -164,7 +165,8 @@ def _shareable(settings: BenchmarkSettings) -> dict[str, Any]:
         if plain[name]:
             plain[name] = Path(plain[name]).name
     plain["augmented"] = [Path(one).name for one in plain["augmented"]]
-    del plain["out"]
+    for name in ("out", "scheduler", "tls_ca", "tls_cert", "tls_key"):
+        del plain[name]
     return plain
 
 

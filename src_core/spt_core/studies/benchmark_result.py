@@ -195,7 +195,7 @@ class Benchmark:
     settings
         Plain data, as ``benchmark.yaml`` has it.
     command
-        The exact one.
+        As it was given, with words for places on a computer.
     hashes
         Of the labels, the features and the code, by what they are of.
     """

@@ -10,7 +10,7 @@ from pathlib import Path
 from spt_core.errors import InputError
 from spt_core.learning.cohort import Cohort
 from spt_core.patches.encoder_card import EncoderCard
-from spt_core.patches.encoder_file import encoder_file_of, run_of_encoder
+from spt_core.patches.encoder_file import encoder_file_of, is_place, run_of_encoder
 from spt_core.patches.published import TCGA, published_training
 from spt_core.patches.registry import find_card, load_encoder
 from spt_core.tokens.labels import SHOWN, tcga_patient
@@ -65,7 +65,7 @@ def find_encoder(
                 f"{path.name} is not the encoder ({name}) that the tokens are of."
             )
         return encoder.card, key_in(run_of_encoder(path))
-    if name is None or encoder_file_of(name) is not None:  # a name, never a path
+    if name is None or is_place(name) or encoder_file_of(name) is not None:
         return None, None
     try:
         return find_card(name), None

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from spt_core.errors import InputError
-from spt_core.files import held_by_one, remove_left, written_whole
+from spt_core.files import held_by_one, refuse_links, remove_left, written_whole
 from spt_core.patients_key import KEY_FILE, new_key, read_key, write_key
 from spt_core.plain_data import from_json
 from spt_core.records import from_record
@@ -172,6 +172,7 @@ class StudyFolder:
         while True:
             with held_by_one(self.path / ".lock") as is_ours:
                 if is_ours:
+                    refuse_links(self.runs, self.report)
                     runs = self.runs.iterdir() if self.runs.is_dir() else ()
                     remove_left(self.path, self.report, *runs)
                     yield

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spt_core.events import Note, Progress, event_record
+from spt_core.files import in_place
 from spt_core.patches.settings import SlideResult
 from spt_core.studies.study_folder import Stage, Status, StudyFolder, StudyState
 from spt_core.training.alarms import Collapsed, NotLearning
@@ -130,7 +131,7 @@ class Recorder:
         }
         head = {"when": round(time.time(), 3), "stage": self.stage, "run": self.run}
         line = json.dumps({**head, **plain}, ensure_ascii=False, default=str)
-        with self.lock, self.folder.events.open("ab") as file:
+        with self.lock, open(self.folder.events, "ab", opener=in_place) as file:
             file.write(line.encode() + b"\n")
 
     def _clean(self, text: str) -> str:
@@ -155,7 +156,7 @@ def _end_cut_line(folder: StudyFolder) -> None:
     path = folder.events
     if not path.exists() or path.stat().st_size == 0:
         return
-    with path.open("r+b") as file:
+    with open(path, "r+b", opener=in_place) as file:
         file.seek(-1, os.SEEK_END)
         if file.read(1) != b"\n":
             file.write(b"\n")

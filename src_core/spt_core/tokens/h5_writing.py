@@ -11,7 +11,7 @@ from typing import Any
 
 import h5py
 
-from spt_core.files import written_whole
+from spt_core.files import in_place, written_whole
 
 _SPARE_BYTES = 2**16  # more than a feature file holds beside its arrays
 
@@ -51,7 +51,7 @@ class _DeferredErrorFile(FileIO):
     """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "w+b")
+        super().__init__(path, "w+b", opener=in_place)
         self.error: OSError | None = None
 
     def write(self, data: Any) -> int:

@@ -21,7 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.errors import InputError
-from spt_core.files import folder_to_disk, lock, to_disk
+from spt_core.files import (
+    folder_to_disk,
+    in_place,
+    in_place_or_new,
+    lock,
+    to_disk,
+)
 from spt_core.plain_data import from_json
 from spt_core.tokens import layout
 from spt_core.tokens.feature_file import coords_attributes, file_attributes
@@ -214,12 +220,7 @@ class PartialFeatures:
         while True:
             # Without a buffer: what a full disk refuses must not wait in one and be
             # refused once more when the file is closed.
-            file = FileIO(
-                os.open(
-                    self._partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
-                ),
-                "r+b",
-            )
+            file = FileIO(self._partial, "r+b", opener=in_place_or_new)
             if not lock(file):
                 file.close()
                 raise SlideInUseError(
@@ -316,7 +317,7 @@ def discard_unfinished(path: Path) -> None:
     partial = path.with_name(path.name + ".partial")
     if not partial.exists():
         return
-    with FileIO(partial, "r+b") as file:
+    with FileIO(partial, "r+b", opener=in_place) as file:
         if not lock(file):
             raise SlideInUseError(f"{path.name} is being written by another process.")
     partial.unlink(missing_ok=True)

@@ -35,6 +35,8 @@ from spt_core.errors import InputError
 from spt_core.files import (
     folder_to_disk,
     held_by_one,
+    in_place,
+    refuse_links,
     remove_left,
     written_whole,
 )
@@ -149,7 +151,9 @@ class RunFolder:
                     f"Another process trains in {self.path}. Wait until it ends, or "
                     "choose another --out."
                 )
-            remove_left(self.path, self.path / "growth")
+            growth = self.path / "growth"
+            refuse_links(growth)
+            remove_left(self.path, growth)
             yield
 
     @property
@@ -214,7 +218,9 @@ class RunFolder:
     def add_metrics(self, row: dict[str, Any]) -> None:
         """Add a row; the first one's names become the header."""
         columns = self._metrics_columns()
-        with self.metrics.open("a", newline="", encoding="utf-8") as file:
+        with open(
+            self.metrics, "a", newline="", encoding="utf-8", opener=in_place
+        ) as file:
             is_new = not columns
             if is_new:
                 columns = list(row)

@@ -12,12 +12,17 @@ import pytest
 
 from spt_core.cli import build_parser
 from spt_core.commands.study import study_settings
-from spt_core.commands.written import study_arguments, study_command
+from spt_core.commands.written import (
+    command_to_share,
+    study_arguments,
+    study_command,
+)
 from spt_core.engine import study_queue
 from spt_core.engine.study_queue import StudyQueue, do_study, serve, serve_apart
 from spt_core.learning.views import ViewSettings
 from spt_core.patches.settings import EncodeSettings
-from spt_core.studies.study_folder import Request, StudyFolder
+from spt_core.studies.study_folder import Request, Stage, Status, StudyFolder
+from spt_core.studies.study_recorder import Recorder
 from spt_core.studies.study_settings import StudySettings
 from tests.core.studies.benchmarks import write_benchmark_cohort
 
@@ -91,6 +96,29 @@ def test_asked_for_again_while_its_process_ends(tmp_path, cohort, monkeypatch):
     )
     do_study(queue, again)
     assert queue.waiting() == []
+
+
+def test_words_that_may_name_patients_are_not_kept_twice(tmp_path, cohort, monkeypatch):
+    """A study's folder holds them without names; the list only where it has none."""
+    queue = StudyQueue(tmp_path / "studies.json")
+    folder = begun(cohort, tmp_path / "a")
+    queue.add(folder.path)
+
+    def start(path, log):
+        log.write(b"spt: Doe has two labels\n")
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(1)"])
+
+    def start_and_say(path, log):
+        Recorder(folder, [Stage.CHECK]).end(Status.FAILED, "(a patient) has two labels")
+        return start(path, log)
+
+    for one, words in ((start, "spt: Doe has two labels"), (start_and_say, "")):
+        monkeypatch.setattr(study_queue, "_start", one)
+        queue.add(folder.path)
+        do_study(queue, queue.waiting()[0])
+        assert queue.studies()[0].says == words
+    if os.name != "nt":
+        assert queue.file.stat().st_mode & 0o077 == 0
 
 
 def test_somebody_who_looks_does_not_keep_it_from_serving(
@@ -187,3 +215,14 @@ def test_the_command_asks_for_the_same(tmp_path):
     assert "'" in study_command(settings) or '"' in study_command(settings)
     short = StudySettings(out="o", goal="pretrain", slides="s")
     assert study_command(short) == "spt study o --goal pretrain --slides s"
+
+
+def test_a_command_in_a_report_names_no_place_of_this_computer(tmp_path):
+    given = ["study", "new", "--slides", str(tmp_path), "--labels=a/b.csv", "--folds"]
+    said = command_to_share([*given, "3", "--encoder", "small-random"], "new")
+    assert said == (
+        "spt study FOLDER --slides SLIDES --labels=LABELS --folds 3 "
+        "--encoder small-random"
+    )
+    said = command_to_share(["benchmark", f"x={tmp_path}", "--title", "a b"], "o")
+    assert said == "spt benchmark x=X --title 'a b'"
