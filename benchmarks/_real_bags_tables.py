@@ -162,16 +162,16 @@ def _table(name: str, asked: dict) -> str:
     counts = zip(asked["slides"], asked["classes"], strict=True)
     slides, persons = asked["kept apart"]
     by_person = any(row["of patients"] for row in asked["rows"])
-    head = ["method", "tokens", "asked by", "draws", "accuracy", "− mean", "AUC"]
+    head = ["method", "tokens", "classifier", "draws", "accuracy", "− mean", "AUC"]
     head += ["persons"] if by_person else []
-    head += ["kept apart", "− mean"] if slides else []
+    head += ["not seen", "− mean"] if slides else []
     about = (
         f"**{name}**: {', '.join(f'{n} {one}' for n, one in counts)}, of "
         f"{asked['patients']} {'persons' if by_person else 'images'}; {asked['folds']} "
         f"folds, {asked['tokens']:.0f} patches each."
     )
     if slides:
-        about += f" Kept apart: {slides} of {persons} persons."
+        about += f" Not seen by the encoder: {slides} of {persons} persons."
     lines = [about, "", _joined(head), "|" + "---|" * len(head)]
     for row in asked["rows"]:
         cells = [

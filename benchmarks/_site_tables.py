@@ -48,8 +48,8 @@ def _table(found: dict, where: str) -> str:
             methods.setdefault(method, []).append(record)
     count = len(set(cohort["patient"]))
     lines = [
-        f"**{where}**: learned from {cohort['slides'][0]} slides of "
-        f"{cohort['patients'][0]} patients ({cohort['learned from']}), asked "
+        f"**{where}**: trained on {cohort['slides'][0]} slides of "
+        f"{cohort['patients'][0]} patients ({cohort['learned from']}), tested on "
         f"{cohort['slides'][1]} slides of {count} patients "
         f"({', '.join(cohort['asked'])}), {cohort['tokens'][1]} patches each.",
         "",

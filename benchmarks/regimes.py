@@ -150,7 +150,7 @@ def tables(found: dict[str, Any]) -> Iterator[str]:
             yield f"\n{title}, {regime}: kNN of class (site)\n"
             for name, one in variants.items():
                 if name.endswith(", kNN"):
-                    site = f" ({100 * one['site']:.1f})" if one["site"] else ""
+                    site = "" if one["site"] is None else f" ({100 * one['site']:.1f})"
                     yield f"- {name.removesuffix(', kNN')}: {_score(one)}{site}"
         yield ""
 
