@@ -81,11 +81,13 @@ class Legend(QFrame):
 
     def show_parts(self, parts: Sequence[Scale | Classes]) -> None:
         before = self._parts()
+        is_new = self.isHidden()
         if len(before) != len(parts) or not all(
             part.say(said) for part, said in zip(before, parts, strict=True)
         ):
+            # Another size: another corner may be the one with the least tissue.
+            is_new = True
             self._make(parts)
-        is_new = self.isHidden()
         self.setVisible(bool(parts))
         self.place(looks_around=is_new)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from napari.utils.notifications import show_info
 
 from napari_spt.parts.background import run_in_background
+from napari_spt.parts.dock_frame import frame_of
 from napari_spt.parts.settings import remember, remembered
 from napari_spt.parts.side_dock import SideDock
 from napari_spt.parts.tabs import Tabs
@@ -323,7 +324,7 @@ class TrainDock(SideDock):
     def leave(self) -> None:
         """Make room for another dock of the same window."""
         self.shut_down()
-        frame = self.frame()
+        frame = frame_of(self)
         if frame is not None:
             frame.close()
 
