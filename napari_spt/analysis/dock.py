@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from qtpy.QtCore import QEvent, QSize, Qt, QTimer
-from qtpy.QtWidgets import QDockWidget, QFrame, QScrollArea, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from napari_spt.analysis import keys as _keys
 from napari_spt.analysis import preferences
@@ -25,6 +25,7 @@ from napari_spt.analysis.site_panel import SitePanel
 from napari_spt.analysis.slide_panel import SlidePanel
 from napari_spt.analysis.tissue_panel import TissuePanel
 from napari_spt.analysis.view_panel import ViewPanel
+from napari_spt.parts.dock_frame import DockTab, come_forward
 from napari_spt.parts.focus_ring import FocusRing
 from napari_spt.parts.post import post
 from napari_spt.parts.tabs import Tabs
@@ -56,6 +57,7 @@ class AnalysisDock(QWidget):
         self.viewer = napari_viewer
         self.is_closed = False
         self._was_docked = False
+        self._tab = DockTab(self)
         self.desk = desk_of(napari_viewer)
         self.state = self.desk.state
         self.navigator = Navigator(napari_viewer, self)
@@ -262,13 +264,7 @@ class AnalysisDock(QWidget):
         super().closeEvent(event)
 
     def come_forward(self) -> None:
-        """Be seen, also where it was hidden behind another dock."""
-        above = self.parentWidget()
-        while above is not None and not isinstance(above, QDockWidget):
-            above = above.parentWidget()
-        if above is not None:
-            above.show()
-            above.raise_()
+        come_forward(self)
 
     def leave(self) -> None:
         """Make room for another dock of the same window."""

@@ -21,6 +21,8 @@ from napari_spt.analysis.legend_parts import Classes, ClassPart, HeatPart, Scale
 from napari_spt.parts.settings import remember, remembered
 
 MARGIN = 12
+# As wide as napari's scale bar becomes, with the room around it.
+SCALE_BAR = 170
 PAPER, INK, EDGE = "rgba(255, 255, 255, 225)", "#1e1e1e", "rgba(0, 0, 0, 60)"
 
 
@@ -81,11 +83,13 @@ class Legend(QFrame):
 
     def show_parts(self, parts: Sequence[Scale | Classes]) -> None:
         before = self._parts()
+        is_new = self.isHidden()
         if len(before) != len(parts) or not all(
             part.say(said) for part, said in zip(before, parts, strict=True)
         ):
+            # Another size: another corner may be the one with the least tissue.
+            is_new = True
             self._make(parts)
-        is_new = self.isHidden()
         self.setVisible(bool(parts))
         self.place(looks_around=is_new)
 
@@ -168,7 +172,9 @@ class Legend(QFrame):
         """The upper ones first: below come scale bar and notifications."""
         right, bottom = (max(MARGIN, room - MARGIN) for room in free)
         above_bar = max(MARGIN, bottom - 3 * MARGIN)
-        return [(MARGIN, MARGIN), (right, MARGIN), (MARGIN, bottom), (right, above_bar)]
+        # On a narrow canvas the left one reaches the scale bar, too.
+        low = bottom if right > SCALE_BAR else above_bar
+        return [(MARGIN, MARGIN), (right, MARGIN), (MARGIN, low), (right, above_bar)]
 
     def _emptiest(self, corners: Sequence[tuple[int, int]], size: QSize) -> int:
         covered = [self._covered(QRect(QPoint(*one), size)) for one in corners]

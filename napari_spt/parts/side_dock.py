@@ -1,8 +1,9 @@
 """A dock beside the canvas: a column that scrolls, as wide as its text is large."""
 
 from qtpy.QtCore import QEvent, QSize, Qt
-from qtpy.QtWidgets import QDockWidget, QFrame, QScrollArea, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
+from napari_spt.parts.dock_frame import DockTab, come_forward
 from napari_spt.parts.focus_ring import FocusRing
 from napari_spt.parts.tool_style import ink_of
 from napari_spt.parts.wheel import CalmWheel
@@ -21,6 +22,7 @@ class SideDock(QWidget):
         super().__init__()
         self.is_closed = False
         self._was_docked = False
+        self._tab = DockTab(self)
         self.column = Column()
         self.box = QVBoxLayout(self.column)
         self.box.setContentsMargins(10, 8, 10, 10)
@@ -85,19 +87,8 @@ class SideDock(QWidget):
         self.shut_down()
         super().closeEvent(event)
 
-    def frame(self) -> QDockWidget | None:
-        """What napari put around it."""
-        above = self.parentWidget()
-        while above is not None and not isinstance(above, QDockWidget):
-            above = above.parentWidget()
-        return above
-
     def come_forward(self) -> None:
-        """Be seen, also where it was hidden behind another dock."""
-        frame = self.frame()
-        if frame is not None:
-            frame.show()
-            frame.raise_()
+        come_forward(self)
 
     def shut_down(self) -> None:
         """Leave napari as it was."""

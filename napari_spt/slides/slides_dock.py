@@ -14,6 +14,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from napari_spt.parts.dock_frame import DockTab
 from napari_spt.parts.widgets import plain_tip, text
 from napari_spt.slides.default_reader import DEFAULT_ENDINGS, is_default, set_default
 from napari_spt.slides.open_buttons import OpenButtons
@@ -31,6 +32,7 @@ class SlidesDock(QWidget):
     def __init__(self, napari_viewer: "Viewer") -> None:
         super().__init__()
         self.viewer = napari_viewer
+        self._tab = DockTab(self)
         self.opening = OpenButtons(napari_viewer, offers=True)
         self.opening.recent_button.hide()  # they are listed below
         self.open_button = self.opening.open_button

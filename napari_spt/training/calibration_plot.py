@@ -53,7 +53,9 @@ class CalibrationPlot(QWidget):
         painter.drawLine(area.bottomLeft(), area.topRight())
         painter.setPen(QPen(ink, 1))
         below = QRectF(area.left(), area.bottom() + 2, area.width(), line + 6)
-        painter.drawText(below, Qt.AlignmentFlag.AlignHCenter, "how sure it was")
+        painter.drawText(
+            below, Qt.AlignmentFlag.AlignHCenter, "how sure it was, 0 to 100 %"
+        )
         painter.save()
         painter.translate(0, area.bottom())
         painter.rotate(-90)

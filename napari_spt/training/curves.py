@@ -4,6 +4,7 @@ from math import ceil, floor, log10
 
 import pyqtgraph as pg
 from qtpy.QtCore import Qt
+from qtpy.QtGui import QFontMetrics
 from qtpy.QtWidgets import QVBoxLayout, QWidget
 
 from napari_spt.parts.tool_style import text_font
@@ -25,11 +26,18 @@ class CalmLogAxis(pg.AxisItem):
             found = [n + log10(step) for n in decades for step in steps]
             found = [one for one in found if low <= one <= high]
             if len(found) >= 3:
-                break
-        return [(None, found)]
+                return [(None, found)]
+        least, most = 10**low, 10**high
+        if most - least <= 1e-6 * most:
+            return [(None, found)]
+        # A small part of a decade: as on a plain axis.
+        step = 10 ** floor(log10((most - least) / 2))
+        step *= max(n for n in (1, 2, 5) if n == 1 or n * step <= (most - least) / 3)
+        numbers = range(ceil(least / step), floor(most / step) + 1)
+        return [(None, [log10(number * step) for number in numbers])]
 
     def logTickStrings(self, values, _scale, _spacing):
-        return [f"{10**value:.2g}" for value in values]
+        return [f"{10**value:.4g}" for value in values]
 
 
 class CalmPlot(pg.PlotWidget):
@@ -55,6 +63,10 @@ class CalmPlot(pg.PlotWidget):
             axis.setPen(ink)
             axis.setTextPen(ink)
             axis.setTickFont(font)
+        # By itself it keeps the height that other text had, and cuts the numbers off.
+        line = QFontMetrics(font).height()
+        self.getPlotItem().getAxis("bottom").setHeight(line + 6)
+        self.getPlotItem().setContentsMargins(0, line / 2, 0, 0)
 
 
 class Curves(QWidget):
@@ -130,23 +142,26 @@ def _draw(line: pg.PlotDataItem, points: Points) -> None:
 
 def _loss_words(training: Training) -> str:
     if not training.loss:
-        return "<b>How wrong it still is</b> (lower is better)"
+        return "<b>How wrong it still is</b> after each step (lower is better)"
     parts = [f"<span style='color:{LOSS}'>■</span> slides it learns from"]
     if training.held_out:
         parts.append(f"<span style='color:{HELD_OUT}'>■</span> slides held out")
     best = training.best
     star = f"; ★ best, step {best[0]:.0f}" if best else ""
-    return f"<b>How wrong it still is</b> (lower is better): {', '.join(parts)}{star}"
+    told = f"{', '.join(parts)}{star}"
+    return f"<b>How wrong it still is</b> after each step (lower is better): {told}"
 
 
 def _near_words(training: Training) -> str:
     words, found = "<b>Nearest slides of other patients are of the same</b> ", []
     if training.of_class:
         last = training.of_class[-1][1]
-        found.append(f"<span style='color:{OF_CLASS}'>■</span> class: {last:.0%}")
+        found.append(
+            f"<span style='color:{OF_CLASS}'>■</span> class: {last * 100:.0f} %"
+        )
     if training.of_site:
         site = training.of_site[-1][1]
-        found.append(f"<span style='color:{OF_SITE}'>■</span> site: {site:.0%}")
+        found.append(f"<span style='color:{OF_SITE}'>■</span> site: {site * 100:.0f} %")
     words += ", ".join(found)
     if len(found) == 2 and site > last:
         words += ". The site is told better than the class: doubt the result."

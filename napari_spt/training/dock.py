@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from napari_spt.parts.background import run_in_background
+from napari_spt.parts.dock_frame import frame_of
 from napari_spt.parts.notices import show_info
 from napari_spt.parts.settings import remember, remembered
 from napari_spt.parts.side_dock import SideDock
@@ -322,7 +323,7 @@ class TrainDock(SideDock):
     def leave(self) -> None:
         """Make room for another dock of the same window."""
         self.shut_down()
-        frame = self.frame()
+        frame = frame_of(self)
         if frame is not None:
             frame.close()
 

@@ -31,7 +31,7 @@ class LabelsTable(QTableWidget):
         self.setHorizontalHeaderLabels(["Slide", "Label", "Patient"])
         self.setAccessibleName("Labels of slides")
         self.setToolTip(
-            "Write a label in each row; rows without one are not asked. Ctrl+V pastes "
+            "Write a label in each row; rows without one are not tested. Ctrl+V pastes "
             "a column from a spreadsheet"
         )
         self.verticalHeader().hide()

@@ -20,8 +20,8 @@ METHODS = {
 # loses the vote whatever the model knows of it.
 FEW_SLIDES = 60
 TOO_FEW_TO_TELL = (
-    "With so few slides that does not say that it knows nothing of the site: ask it of "
-    "more slides of each."
+    "With so few slides that does not show that it knows nothing of the site: measure "
+    "it with more slides of each."
 )
 _SAID = (
     (
@@ -74,8 +74,8 @@ def site_words(report: StudyReport) -> str:
         return ""
     said = (
         f"By the most similar slides of other patients, the site is told in "
-        f"{report.site_knn:.0%} and the label in {report.class_knn:.0%} (mean over "
-        "sites and over labels)."
+        f"{report.site_knn * 100:.0f} % and the label in "
+        f"{report.class_knn * 100:.0f} % (mean over sites and over labels)."
     )
     if report.knows_site_better:
         return (

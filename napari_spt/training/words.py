@@ -56,7 +56,7 @@ STAGES = {
     "check": "Looking at slides and labels",
     "encode": "Reading the slides",
     "pretrain": "Learning without labels",
-    "evaluate": "Measuring: each patient is asked by models that never saw them",
+    "evaluate": "Measuring: each patient is tested by models that never saw them",
     "train": "Training your model on all slides",
     "report": "Writing the report",
 }

@@ -16,6 +16,7 @@ from importlib import import_module
 from spt_core import proving
 from spt_core._version import __version__
 from spt_core.commands.console import Console, interrupts, seen
+from spt_core.commands.help_page import CommandParser, HelpPage, describe
 from spt_core.errors import InputError
 from spt_core.notice import NOT_FOR_DIAGNOSIS
 
@@ -44,15 +45,18 @@ WRONG_USAGE = 2
 
 def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     """Make the parser; only the ``chosen`` command's own options are loaded."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="spt",
         description="Slide Pre-trained Transformers for whole-slide pathology. "
         f"{NOT_FOR_DIAGNOSIS}",
+        epilog="'spt COMMAND --help' says what a command takes, with examples. "
+        "'spt study' does the steps from encode to train in one.",
     )
     parser.add_argument("--version", action="version", version=f"spt {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=text)
+        command = commands.add_parser(name, help=text, formatter_class=HelpPage)
+        describe(command, name, text)
         command.add_argument(
             "--json",
             action="store_true",
@@ -111,7 +115,11 @@ def _run(argv: list[str], console: Console) -> int:
     for reader in ("tifffile", "pydicom"):
         logging.getLogger(reader).setLevel(logging.CRITICAL)
     chosen = next((word for word in argv if word in COMMANDS), None)
-    args = build_parser(chosen).parse_args(argv)
+    parser = build_parser(chosen)
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.prog = f"spt {args.command}"
+        parser.error(f"it does not take {' '.join(unknown)}")
     command = _command_module(args.command)
     proving.switch_on()  # a slide must not take the command down
     try:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from spt_core.cli import COMMANDS, build_parser, main
 from spt_core.commands.encode import WorkerSettings
+from spt_core.commands.help_page import EXAMPLES
 from spt_core.commands.options import add_options, settings_from
 from spt_core.commands.train import train_settings
 from spt_core.commands.train_patches import patch_settings
@@ -61,6 +63,27 @@ def test_every_option_is_explained(command):
     parser = own_parser(command)
     assert all(action.help for action in parser._actions)
     assert parser.format_help()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_are_commands(command):
+    for line in EXAMPLES[command]:
+        spt, *words = shlex.split(line, comments=True)
+        assert (spt, words[0]) == ("spt", command)
+        build_parser(command).parse_args(words)
+        assert line in own_parser(command).format_help()
+
+
+def test_a_mistyped_command_is_one_line_that_names_the_help(capsys):
+    for words, said in (
+        (["predict", "x", "--nonsense"], "spt predict: it does not take --nonsense."),
+        (["encode", "x"], "spt encode: the following arguments are required: --out."),
+    ):
+        with pytest.raises(SystemExit) as info:
+            main(words)
+        assert info.value.code == 2
+        told = capsys.readouterr().err
+        assert told == f"{said} See 'spt {words[0]} --help'.\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -207,6 +207,22 @@ def test_closing_the_generator_leaves_no_half_slide(tmp_path):
     assert not list(tmp_path.glob("*slide*.tif"))
 
 
+def test_painting_does_not_run_the_users_script_again(tmp_path):
+    """Such a script opens a napari window, and each process would open another."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "print('window', flush=True)\n"
+        "from spt_core.sample.slide_file import painters\n"
+        "with painters(2) as pool:\n"
+        "    print(pool.submit(abs, -2).result())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script.name],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "window\n2\n"), done.stderr
+
+
 def test_a_cached_sample_is_made_once(tmp_path):
     events, made = run_through(sample_slide(size=4096, cache=tmp_path, workers=1))
     assert events

@@ -13,6 +13,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QFileDialog
 
 from napari_spt.analysis.slide_analysis import Change, Phase
+from napari_spt.parts.dock_frame import frame_of
 from napari_spt.parts.post import post
 from napari_spt.parts.settings import remember, remembered
 from napari_spt.slides.recent import recent_slides
@@ -101,6 +102,17 @@ def test_open_slide_and_recent_slides_are_always_there(open_dock, tmp_path, qtbo
     qtbot.waitUntil(lambda: dock.state.layer is viewer.layers[0], timeout=10_000)
     assert len(viewer.layers) == 2
     qtbot.waitUntil(lambda: not opening.wait.isVisible(), timeout=5_000)
+
+
+def test_our_docks_are_tabs_of_one_place(open_dock, qtbot):
+    viewer, dock = open_dock()
+    window = viewer.window._qt_window
+    analysis = frame_of(dock)
+    _, train = viewer.window.add_plugin_dock_widget("napari-spt", "Train")
+    frame = frame_of(train)
+    qtbot.waitUntil(lambda: frame in window.tabifiedDockWidgets(analysis))
+    viewer.window.add_plugin_dock_widget("napari-spt", "Open slide…")
+    qtbot.waitUntil(lambda: len(window.tabifiedDockWidgets(analysis)) == 2)
 
 
 def test_opening_can_be_cancelled(open_dock, tmp_path, qtbot, monkeypatch):

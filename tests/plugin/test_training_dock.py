@@ -4,16 +4,18 @@ import csv
 import json
 import re
 from dataclasses import asdict
+from math import log10
 
 import numpy as np
 import pytest
 from napari.settings import get_settings
 from qtpy.QtCore import QCoreApplication, QEvent, QPoint, Qt
-from qtpy.QtGui import QGuiApplication
+from qtpy.QtGui import QFontMetrics, QGuiApplication
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QLabel, QPushButton
 
 from napari_spt.training import watching
+from napari_spt.training.curves import Curves
 from napari_spt.training.draft import free_folder
 from napari_spt.training.labels_source import LabelsSource
 from napari_spt.training.reading import Phase, StudyReader, phase_of
@@ -288,6 +290,25 @@ def test_what_was_chosen_is_remembered(open_train, cohort):
 # Run
 
 
+@pytest.mark.parametrize("points", [9, 18])
+def test_numbers_beside_a_curve_can_be_read(qtbot, points, monkeypatch):
+    curves = Curves()
+    qtbot.addWidget(curves)
+    font = curves.font()
+    font.setPointSize(points)
+    monkeypatch.setattr("napari_spt.training.curves.text_font", lambda _font: font)
+    curves.use_colours("white", "black")
+    below = curves.loss.getPlotItem().getAxis("bottom")
+    assert below.minimumHeight() > QFontMetrics(font).height()
+    beside = curves.loss.getPlotItem().getAxis("left")
+    for least, most in ((0.62, 0.71), (0.5, 3.0), (1e-3, 9.0), (3.0, 3.9)):
+        ((_, places),) = beside.logTickValues(log10(least), log10(most), 100, None)
+        told = beside.logTickStrings(places, 1, 1)
+        assert len(set(told)) >= 3
+        assert all(least <= float(one) <= most for one in told)
+    assert beside.logTickValues(0.0, 0.0, 100, None) == [(None, [0.0])]
+
+
 def test_curves_of_a_recorded_stream(open_train, recorded, qtbot):
     recorded.say("running")
     recorded.tell(
@@ -312,14 +333,14 @@ def test_curves_of_a_recorded_stream(open_train, recorded, qtbot):
     assert list(y) == [2.0, 1.0, 0.5]
     assert run.curves.loss.getPlotItem().ctrl.logYCheck.isChecked()
     assert "best, step 2" in run.curves.loss_words.text()  # of what was held out
-    assert "class: 75%" in run.curves.near_words.text()
+    assert "class: 75 %" in run.curves.near_words.text()
     assert "7 directions" in run.rank.text()
     assert run.alarm.isHidden()
     assert "24 slides in 5 rounds" in run.notes.text()
     # Without labels there is the site alone, and the end is that of a part.
     recorded.say("running", stage="pretrain")
     recorded.tell(*epochs([3.0]), validation(1, site_knn=0.6), stage="pretrain")
-    qtbot.waitUntil(lambda: "site: 60%" in run.curves.near_words.text(), timeout=SLOW)
+    qtbot.waitUntil(lambda: "site: 60 %" in run.curves.near_words.text(), timeout=SLOW)
     assert "class" not in run.curves.near_words.text()
     assert "this part done about" in run.says.text().replace("tomorrow ", "")
     recorded.say("running")

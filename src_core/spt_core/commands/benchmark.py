@@ -20,9 +20,8 @@ from spt_core.studies.benchmark_settings import DEFAULT_METHODS, BenchmarkSettin
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     lines = [f"  {method.name:<19} {method.says}" for method in METHODS.values()]
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
-        "methods:\n"
+        "methods:\n\n"
         + "\n".join(lines)
         + "\n\nA benchmark that was stopped goes on when the command is given again. "
         f"{NOT_FOR_DIAGNOSIS}"

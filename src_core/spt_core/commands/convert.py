@@ -28,17 +28,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=OURS,
         help="in whose form (default: %(default)s)",
     )
-    parser.add_argument("--encoder", help="encoder, where the files do not state it")
     parser.add_argument(
-        "--mpp", type=float, help="pixel size of patches, where it is not stated"
+        "--encoder",
+        metavar="NAME",
+        help="name of the patch encoder, where the files do not state it",
     )
     parser.add_argument(
-        "--patch-size", type=int, help="side of patches in pixels, where not stated"
+        "--mpp",
+        type=float,
+        metavar="UM",
+        help="pixel size of the patches, where the files do not state it (in µm)",
+    )
+    parser.add_argument(
+        "--patch-size",
+        type=int,
+        metavar="PX",
+        help="side of the patches, where the files do not state it (in px)",
     )
     parser.add_argument(
         "--slide-mpp",
         type=float,
-        help="micrometres per level-0 pixel, where a file has micrometres (STAMP)",
+        metavar="UM",
+        help="pixel size of the slides, where files give places in micrometres, as "
+        "STAMP's (in µm)",
     )
 
 

@@ -27,7 +27,7 @@ class EvaluateOptions:
     folds: Annotated[
         int,
         Hint(
-            "parts of the slides, each asked in its turn; not with a column 'split'",
+            "parts of the slides, each tested in its turn; not with a column 'split'",
             minimum=2,
         ),
     ] = 5
@@ -44,7 +44,7 @@ class EvaluateOptions:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "With a column 'split' in the labels, 'train' is learned from and 'test' is "
-        f"asked; without one, folds that share no patient. {NOT_FOR_DIAGNOSIS}"
+        f"tested; without one, folds that share no patient. {NOT_FOR_DIAGNOSIS}"
     )
     add = parser.add_argument
     add("models", metavar="MODEL", nargs="+",
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_label_options(parser, required=True)
     add_options(parser, EvaluateOptions, "folds", "repeats")
     add("--ignore-split", action="store_true",
-        help="ask all slides in folds, whatever the labels say of splits")  # fmt: skip
+        help="test all slides in folds, whatever the labels say of splits")  # fmt: skip
     add("--site", metavar="NAME", type=str.strip,
         help="where slides are from whose site the labels do not state, for models "
         "that standardise tokens per site")  # fmt: skip

@@ -22,7 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=SIZE,
         metavar="PX",
-        help="side of a slide, in pixels of 0.5 µm (default: %(default)s)",
+        help="side of a slide, in pixels of 0.5 µm; at least 4096 (default: "
+        "%(default)s)",
     )
     parser.add_argument(
         "--seed",

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import sys
 import tempfile
 import time
 from collections import deque
@@ -11,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
+from types import ModuleType
 from typing import IO, Any
 
 import imagecodecs
@@ -111,6 +114,25 @@ def _painted(brush: Painter, left: int, top: int) -> tuple[Bytes, NDArray[np.boo
     return rgb, bare
 
 
+class _Painters(ProcessPoolExecutor):
+    """Processes that do not run the user's script.
+
+    Python runs it anew in each spawned process, to find there what it defines; one
+    that opens a window outside of ``if __name__ == "__main__"`` would open another.
+    """
+
+    _lock = Lock()
+
+    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+        with self._lock:  # processes are started here
+            script = sys.modules["__main__"]
+            sys.modules["__main__"] = ModuleType("__main__")
+            try:
+                return super().submit(*args, **kwargs)
+            finally:
+                sys.modules["__main__"] = script
+
+
 @contextmanager
 def painters(workers: int | None) -> Iterator[Executor | None]:
     """Processes that paint; None, with ``workers`` 1, means in this one."""
@@ -120,7 +142,7 @@ def painters(workers: int | None) -> Iterator[Executor | None]:
         return
     # spawn on every system: forking a process that has threads (Qt, BLAS) hangs.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context)
+    pool = _Painters(workers, mp_context=context)
     try:
         yield pool
     finally:
@@ -147,13 +169,8 @@ def _regions(
         while True:
             while len(waiting) < ahead and (place := next(left, None)) is not None:
                 row, col = place
-                waiting.append(
-                    (
-                        row,
-                        col,
-                        pool.submit(paint_region, spec, col * REGION, row * REGION),
-                    )
-                )
+                future = pool.submit(paint_region, spec, col * REGION, row * REGION)
+                waiting.append((row, col, future))
             if not waiting:
                 return
             row, col, future = waiting.popleft()

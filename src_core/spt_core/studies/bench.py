@@ -389,7 +389,7 @@ def _of_start(cohort: Cohort, init: str) -> list[str]:
         said.append(
             f"The model that finetune starts from has seen {len(known.seen)} of the "
             f"{int((cohort.class_numbers() >= 0).sum())} labelled slides without their "
-            "labels, asked ones among them."
+            "labels, tested ones among them."
         )
     return said
 
@@ -399,7 +399,7 @@ def _remarks(cohort: Cohort, settings: BenchmarkSettings) -> Iterator[str]:
     if not any(slide.patient for slide in slides):
         yield (
             "The patients are not known: slides of one person may be both learned from "
-            "and asked, which makes scores too high and intervals too narrow. Give a "
+            "and tested, which makes scores too high and intervals too narrow. Give a "
             "column 'patient'."
         )
     elif unknown := sum(not slide.patient for slide in slides):

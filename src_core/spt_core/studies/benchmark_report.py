@@ -300,7 +300,7 @@ def _provenance(found: Benchmark) -> list[str]:
         _paragraph(
             "Beside this page: tables.md and tables.csv (the tables), results.json "
             "(every value), predictions.csv (every answer out of fold) and splits.json "
-            "(which slides were learned from and asked)."
+            "(which slides were learned from and tested)."
         ),
         _paragraph(f"Please cite: {CITATION}"),
         f'<p class="notice">{NOT_FOR_DIAGNOSIS}</p>',

@@ -54,14 +54,14 @@ class BenchmarkSettings:
         ),
     ] = None
     folds: Annotated[
-        int, Hint("parts of the slides, each asked in its turn", minimum=2)
+        int, Hint("parts of the slides, each tested in its turn", minimum=2)
     ] = 10
     repeats: Annotated[int, Hint("how often the folds are drawn", minimum=1)] = 1
     seeds: Annotated[
         int, Hint("how often each model is trained in each fold", minimum=1)
     ] = 1
     leave_site_out: Annotated[
-        bool, Hint("ask each site in its turn, learning from the others")
+        bool, Hint("test on each site in its turn, learning from the others")
     ] = False
     splits: Annotated[
         str | None,
@@ -72,7 +72,7 @@ class BenchmarkSettings:
         ),
     ] = None
     ignore_split: Annotated[
-        bool, Hint("ask all slides in folds, whatever the labels say of splits")
+        bool, Hint("test all slides in folds, whatever the labels say of splits")
     ] = False
     baseline: Annotated[
         str,

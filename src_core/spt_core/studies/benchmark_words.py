@@ -123,15 +123,15 @@ def how(found: Benchmark) -> list[str]:
     folds = f"{found.folds} fold" + ("s" if found.folds > 1 else "")
     said.append(
         f"{folds} {found.divisions.kind.value}{times}{seeds}. No {share} is both "
-        "learned from and asked; epochs and strengths were chosen within the training "
-        "part, and every test part was asked once."
+        "learned from and tested; epochs and strengths were chosen within the training "
+        "part, and every test part was used once."
     )
     if any(row.line.method not in found.supervised for row in found.rows):
         said.append(f"Self-supervised methods learned from {found.learned_from}.")
     if not found.is_patient_known:
         said.append(
             "Patients are not known: slides of one person may be both learned from "
-            "and asked, which makes every score too high and every interval too narrow."
+            "and tested, which makes all scores too high and all intervals too narrow."
         )
     return said
 

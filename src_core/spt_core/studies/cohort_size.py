@@ -143,7 +143,7 @@ def plan_text(found: CohortPlan) -> str:
     words = [
         "# How large must the cohort be?",
         f"{found.slides} slides of {found.patients} {groups} ({of_class}). Mean-pooled "
-        f"features, asked in {found.folds} folds that share none of the {groups}.",
+        f"features, tested in {found.folds} folds that share none of the {groups}.",
         "## The learning curve so far",
         f"Mean class accuracy by the number of {groups} learned from, mean ± standard "
         "deviation over drawings of them. Chance is "

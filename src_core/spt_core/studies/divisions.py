@@ -130,7 +130,7 @@ def divide_by_site(
     if unknown:
         remarks.append(
             f"The site of {unknown} slides is not known: they are neither learned from "
-            "nor asked."
+            "nor tested."
         )
     drawn: list[Division] = []
     for name in names:
@@ -140,7 +140,7 @@ def divide_by_site(
         if len(missing):
             classes = _some(cohort.classes[i] for i in missing)
             remarks.append(
-                f"Site {name} is not asked: without it there is no slide of class "
+                f"Site {name} is not tested: without it there is no slide of class "
                 f"{classes} to learn from."
             )
             continue
@@ -158,7 +158,7 @@ def divide_by_site(
     if both:
         remarks.append(
             f"{both} patients have slides at several sites: they are never learned "
-            "from where one of these sites is asked."
+            "from where one of these sites is tested."
         )
     return _finished(cohort, DivisionKind.SITE, drawn, val_share, seed, remarks)
 

@@ -212,7 +212,9 @@ def _fair(
     if asked and asked <= out:
         raise InputError(
             "The model was trained with the labels of all these slides or their "
-            "patients: nothing is left that it has not seen. Evaluate it on others."
+            "patients: nothing is left that it has not seen. Evaluate it on others; "
+            "or give the labels a column 'split', train on its 'train' and evaluate "
+            "on its 'test'; or let 'spt benchmark' train and test in folds."
         )
     remarks = list(dict.fromkeys(text for one in known for text in one.remarks))
     seen = (frozenset().union(*(one.seen for one in known)) - learned) & asked
@@ -252,7 +254,7 @@ def _parts(
         if len(asked) == 0:
             raise InputError(
                 "The labels have a split, and no slide of it is 'test': there is "
-                "nothing to ask. Name some, or ask all slides in folds with "
+                "nothing to test. Name some, or test all slides in folds with "
                 "--ignore-split."
             )
         missing = sorted(set(y[asked]) - set(y[learn]))
@@ -277,14 +279,14 @@ def _remarks(
     chose = frozenset().union(*(one.chose for one in known)) & set(asked.tolist())
     if chose:
         remarks.append(
-            f"The labels of {len(chose)} of the asked slides chose the model's epoch: "
+            f"The labels of {len(chose)} of the tested slides chose the model's epoch: "
             "its scores on them are too high."
         )
     unknown = sum(not cohort[int(i)].patient for i in asked)
     if unknown == len(asked):
         remarks.append(
             "The patients are not known: slides of one person may be both learned from "
-            "and asked, which makes scores too high and intervals too narrow. Give a "
+            "and tested, which makes scores too high and intervals too narrow. Give a "
             "column 'patient'."
         )
     elif unknown:

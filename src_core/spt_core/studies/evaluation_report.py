@@ -53,8 +53,8 @@ def how(found: Evaluation) -> str:
     words = [f"{asked}, classes {', '.join(found.classes)}."]
     if found.folds is None:
         words.append(
-            f"Learned from the {found.learned_from} slides of the split 'train', asked "
-            "of those of 'test'; 'val' took no part."
+            f"Learned from the {found.learned_from} slides of the split 'train', "
+            "tested on those of 'test'; 'val' took no part."
         )
     else:
         share = "share no patient" if found.patients is not None else "share no slide"

@@ -54,7 +54,7 @@ def _names(
         yield doubtful(
             About.LABELS,
             f"{bare} of {len(slides)} slides have no label.",
-            "They are learned from where no label is needed, and never asked.",
+            "They are learned from where no label is needed, and never tested.",
         )
     else:
         yield fine(About.LABELS, f"All {len(labelled)} slides have a label.")
@@ -70,7 +70,7 @@ def _patients(labels: Labels, labelled: list[SlideLabel]) -> Iterator[Finding]:
         yield doubtful(
             About.PATIENTS,
             f"The patients of {unknown} slides are not known: slides of one person "
-            "may be both learned from and asked, which makes scores too high.",
+            "may be both learned from and tested, which makes scores too high.",
             "Give a column 'patient'.",
         )
     elif len(patients) < FEW_PATIENTS:
@@ -145,7 +145,7 @@ def _given_split(labelled: list[SlideLabel]) -> Iterator[Finding]:
         yield stop(
             About.FOLDS,
             "The labels have a split, and no labelled slide of it is 'test'.",
-            "Name some, or ask all slides in folds: --ignore-split.",
+            "Name some, or test all slides in folds: --ignore-split.",
         )
     elif classes - taught:
         yield stop(

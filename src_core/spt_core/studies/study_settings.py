@@ -127,7 +127,7 @@ class StudySettings:
         Hint("model file to start from", label="Start from", metavar="MODEL"),
     ] = None
     folds: Annotated[
-        int, Hint("parts of the patients, each asked in its turn", minimum=2)
+        int, Hint("parts of the patients, each tested in its turn", minimum=2)
     ] = 5
     seeds: Annotated[
         int,
@@ -136,14 +136,14 @@ class StudySettings:
     ignore_split: Annotated[
         bool,
         Hint(
-            "ask all slides in folds, whatever the labels say of splits", advanced=True
+            "test all slides in folds, whatever the labels say of splits", advanced=True
         ),
     ] = False
     pretrain_once: Annotated[
         bool,
         Hint(
             "pre-train once on all slides without labels, not anew in each fold: "
-            "quicker, and the slides that are asked have been seen",
+            "quicker, but the tested slides have been seen",
             advanced=True,
         ),
     ] = False

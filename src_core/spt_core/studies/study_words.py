@@ -161,11 +161,11 @@ def _pretraining(settings: StudySettings, *, in_folds: bool) -> str:
     if settings.pretrain_once and settings.aim is Goal.BOTH and in_folds:
         return (
             "Pre-training was done once, on all slides without labels: the slides that "
-            "were asked had been seen, their labels had not."
+            "were tested had been seen, their labels had not."
         )
     if not in_folds:
         return "Pre-training was done once, without the slides of the part 'test'."
-    return "Pre-training was repeated in each fold, without the slides that it asks."
+    return "Pre-training was repeated in each fold, without the slides that it tests."
 
 
 def _of_site(found: Benchmark, method: str) -> list[str]:
@@ -194,7 +194,7 @@ def write_result(
     rows: list[dict[str, Any]] = []
     if found is not None:
         lines += [
-            "| method | asked by | mean class accuracy | 95 % |",
+            "| method | tested by | mean class accuracy | 95 % |",
             "|---|---|---|---|",
         ]
         for name in (settings.method, *COMPARED):

@@ -279,7 +279,8 @@ def check_labels(
                 why = " (folds never share a patient)" * labels.names_patients
                 wrong.append(
                     f"class {name!r} has {len(of_class)} {groups}, fewer than the "
-                    f"{folds} folds{why}"
+                    f"{folds} folds{why}: choose fewer folds (--folds), or leave the "
+                    "class out"
                 )
     if wrong:
         raise InputError(_all_at_once("The labels do not fit", wrong))

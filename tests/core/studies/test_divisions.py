@@ -260,7 +260,9 @@ def test_sites_are_left_out_one_by_one():
     first = found.folds[0]
     assert 0 not in np.concatenate([first.train, first.val])
     remarks = " ".join(found.remarks)
-    assert "Site site2 is not asked: without it there is no slide of class c" in remarks
+    assert (
+        "Site site2 is not tested: without it there is no slide of class c" in remarks
+    )
     assert "site of 1 slides is not known" in remarks
     assert "1 patients have slides at several sites" in remarks
 

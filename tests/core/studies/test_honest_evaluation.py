@@ -101,7 +101,7 @@ def test_slides_that_chose_the_epoch_are_named(tmp_path, mean_model):
     prints = frozenset(f"{tmp_path.name}-{i}" for i in (0, 3, 4))
     trained_otherwise(mean_model, choice_fingerprints=prints)
     found = found_of(evaluate(mean_model, features, labels, folds=2))
-    assert any("3 of the asked slides chose the model's epoch" in one
+    assert any("3 of the tested slides chose the model's epoch" in one
                for one in found.remarks)  # fmt: skip
 
 
