@@ -16,10 +16,11 @@ from napari_spt.parts.background import run_in_background
 from napari_spt.parts.widgets import text
 from spt_core.errors import InputError
 from spt_core.insight.model_words import read_model_words
-from spt_core.learning.model_card import SITE, Standardising
+from spt_core.learning.model_card import SCANNER, SITE, Standardising
 
 NOT_SAID = "Not said"
 KNOWN = "the model knows this slide"
+SCANNED = "by its scanner"
 UNKNOWN = "this model does not know it"
 LEARN = "Learn a new site from the analysed slides…"
 ABOUT = (
@@ -68,7 +69,8 @@ class SitePanel(Panel):
         analysis = self.state.analysis
         known = None if analysis is None or stated else self.site_of(analysis)
         self.list.clear()
-        self.list.addItem(NOT_SAID if known is None else f"{known} ({KNOWN})", "")
+        how = SCANNED if card.sites_from == SCANNER else KNOWN
+        self.list.addItem(NOT_SAID if known is None else f"{known} ({how})", "")
         for name in card.site_names:
             self.list.addItem(name, name)
         if stated and stated not in card.site_names:
@@ -110,7 +112,8 @@ class SitePanel(Panel):
             return stated
         if stated is not None or found is None:
             return None
-        return card.site_of_slide(found.fingerprint)
+        known = card.known_site(found.facts)
+        return known if known in card.site_names else None
 
     def _on_activated(self, index: int) -> None:
         if self.list.itemText(index) == LEARN:
