@@ -27,6 +27,7 @@ ABOUT = (
     "This model judges a slide among others of its site: say where it was stained and "
     "scanned."
 )
+WHERE = "Where this slide was stained and scanned"
 AGAIN = "The answer below is from before this was said: analyse again."
 WAITING = "Learning the site…"
 NONE_ANALYSED = (
@@ -45,7 +46,6 @@ class SitePanel(Panel):
         self.words = text(ABOUT, "Why the site is asked for")
         self.list = QComboBox()
         self.list.setAccessibleName("Site of this slide")
-        self.list.setToolTip("Where this slide was stained and scanned")
         # A long name would make the dock as wide as itself.
         self.list.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
@@ -77,6 +77,8 @@ class SitePanel(Panel):
             self.list.addItem(f"{stated} ({UNKNOWN})", stated)
         self.list.addItem(LEARN, None)
         self.list.setCurrentIndex(max(self.list.findData(stated), 0))
+        # Of a long name the list shows the beginning.
+        self.list.setToolTip(f"{self.list.currentText()}\n{WHERE}")
         self._show_again()
 
     def _show_again(self) -> None:
