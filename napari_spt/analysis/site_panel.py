@@ -16,16 +16,18 @@ from napari_spt.parts.notices import show_error, show_info
 from napari_spt.parts.widgets import text
 from spt_core.errors import InputError
 from spt_core.insight.model_words import read_model_words
-from spt_core.learning.model_card import SITE, Standardising
+from spt_core.learning.model_card import SCANNER, SITE, Standardising
 
 NOT_SAID = "Not said"
 KNOWN = "the model knows this slide"
+SCANNED = "by its scanner"
 UNKNOWN = "this model does not know it"
 LEARN = "Learn a new site from the analysed slides…"
 ABOUT = (
     "This model judges a slide among others of its site: say where it was stained and "
     "scanned."
 )
+WHERE = "Where this slide was stained and scanned"
 AGAIN = "The answer below is from before this was said: analyse again."
 WAITING = "Learning the site…"
 NONE_ANALYSED = (
@@ -44,7 +46,6 @@ class SitePanel(Panel):
         self.words = text(ABOUT, "Why the site is asked for")
         self.list = QComboBox()
         self.list.setAccessibleName("Site of this slide")
-        self.list.setToolTip("Where this slide was stained and scanned")
         # A long name would make the dock as wide as itself.
         self.list.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
@@ -68,13 +69,16 @@ class SitePanel(Panel):
         analysis = self.state.analysis
         known = None if analysis is None or stated else self.site_of(analysis)
         self.list.clear()
-        self.list.addItem(NOT_SAID if known is None else f"{known} ({KNOWN})", "")
+        how = SCANNED if card.sites_from == SCANNER else KNOWN
+        self.list.addItem(NOT_SAID if known is None else f"{known} ({how})", "")
         for name in card.site_names:
             self.list.addItem(name, name)
         if stated and stated not in card.site_names:
             self.list.addItem(f"{stated} ({UNKNOWN})", stated)
         self.list.addItem(LEARN, None)
         self.list.setCurrentIndex(max(self.list.findData(stated), 0))
+        # Of a long name the list shows the beginning.
+        self.list.setToolTip(f"{self.list.currentText()}\n{WHERE}")
         self._show_again()
 
     def _show_again(self) -> None:
@@ -110,7 +114,8 @@ class SitePanel(Panel):
             return stated
         if stated is not None or found is None:
             return None
-        return card.site_of_slide(found.fingerprint)
+        known = card.known_site(found.facts)
+        return known if known in card.site_names else None
 
     def _on_activated(self, index: int) -> None:
         if self.list.itemText(index) == LEARN:

@@ -162,7 +162,8 @@ def remark_words(remark: Remark) -> str:
         case RemarkKind.SITE_UNKNOWN:
             return (
                 f"The model does not know the site {value}: the slide was judged by "
-                "itself alone. Let the model learn it from a handful of its slides."
+                "itself alone. Let the model learn it from a handful of its slides, at "
+                "the end of the list below the model."
             )
 
 

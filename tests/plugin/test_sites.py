@@ -164,6 +164,7 @@ def test_two_slides_of_two_sites(open_dock, sample, elsewhere, site_model, qtbot
     dock.state.state_site("nowhere")  # a long name, with what is said of it
     dock.site.refresh()
     assert dock.site.list.currentText() == f"nowhere ({UNKNOWN})"
+    assert UNKNOWN in dock.site.list.toolTip()  # of a long name the list cuts it off
     # The dock is no wider for it: what it holds would be cut off at its right.
     QApplication.processEvents()
     assert dock.scroll.widget().width() <= dock.scroll.viewport().width()

@@ -303,6 +303,7 @@ def prediction_record(prediction: "Prediction", *, slide: str) -> dict[str, Any]
         "seen": prediction.seen,
         "total": prediction.total,
         "trained_on": prediction.trained_on,
+        "remarks": {one.kind.value: one.value for one in prediction.remarks},
         "distances": dict(likeness.distances) if likeness else {},
         "limits": dict(likeness.limits) if likeness else {},
         "sentence": prediction_sentence(prediction),

@@ -240,6 +240,9 @@ def _likeness(
         return None, [Remark(RemarkKind.FEW_PATCHES, len(tokens))]
     mean = tokens.x.mean(axis=0, dtype=np.float64)
     compared = {MEAN_TOKEN: torch.from_numpy(mean), EMBEDDING: h}
+    # Where a slide measures itself its mean is 0, and what is left is rounding.
+    if model.standardiser.kind == SLIDE:
+        del compared[MEAN_TOKEN]
     distances, limits = {}, {}
     for name, value in compared.items():
         home = model.statistics[f"{name}_centre"].device

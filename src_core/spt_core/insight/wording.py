@@ -112,8 +112,9 @@ def remark_sentence(remark: Remark) -> str:
             return "Standardised by its own patches."
         case RemarkKind.SITE_NOT_NAMED:
             return (
-                "The model standardises slides per site, and this one's is not named "
-                "(--site): it is standardised by its own patches alone."
+                "The model standardises slides per site, and this one's is not named: "
+                "it is standardised by its own patches alone. Name it by --site; "
+                "'spt add-site' adds one from a handful of its slides."
             )
         case RemarkKind.SITE_UNKNOWN:
             return (

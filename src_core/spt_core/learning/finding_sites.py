@@ -19,11 +19,16 @@ AXES = 10
 CLEAR = 0.15
 
 
-def find_sites(cohort: Cohort, *, seed: int = 0) -> list[str]:
+def find_sites(cohort: Cohort, *, seed: int = 0, named: int = 0) -> list[str]:
     """A name for each slide's group: ``found-1`` for the largest, and so on.
 
     k-means of the slides' mean tokens on their main axes; the number of groups, from 2
     to 12 with three slides in each, has the highest silhouette.
+
+    Parameters
+    ----------
+    named
+        So many names are taken: of the groups that a model to start from knows.
     """
     from sklearn.cluster import KMeans
     from sklearn.metrics import silhouette_score
@@ -55,7 +60,7 @@ def find_sites(cohort: Cohort, *, seed: int = 0) -> list[str]:
             "found. Leave --sites found out, or give a column 'site' in the labels."
         )
     order = np.argsort(-np.bincount(groups), kind="stable")
-    number = {int(group): place for place, group in enumerate(order, start=1)}
+    number = {int(group): place for place, group in enumerate(order, start=named + 1)}
     return [f"found-{number[int(group)]}" for group in groups]
 
 

@@ -192,6 +192,8 @@ class Metrics:
 
 # How tokens are standardised.
 SITE, SLIDE, NONE = "site", "slide", "no"
+# How slides' sites are known.
+LABELS, FOUND, SCANNER = "labels", "found", "scanner"
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,8 @@ class SiteFacts:
     added
         Whether the site was added later; else it was trained on.
     slide_fingerprints
-        Those slides by their pixels: they need not be asked where they are from.
+        Those slides by their pixels, and others that were found to be of the site:
+        they need not be asked where they are from.
     """
 
     name: str
@@ -248,12 +251,16 @@ class Standardising:
     def site_names(self) -> tuple[str, ...]:
         return tuple(one.name for one in self.sites)
 
-    def site_of_slide(self, fingerprint: str | None) -> str | None:
-        """The site that a slide was measured with; None for a slide that is new."""
+    def known_site(self, facts: TokenFacts) -> str | None:
+        """Where a slide is from of which nobody says so; None where that is unknown.
+
+        It is a slide that a site was measured with, or sites are kinds of scanner and
+        the file states its own.
+        """
         for one in self.sites:
-            if fingerprint and fingerprint in one.slide_fingerprints:
+            if facts.slide_fingerprint in one.slide_fingerprints:
                 return one.name
-        return None
+        return facts.scanner if self.sites_from == SCANNER else None
 
 
 def _check_measured(found: Any, *shares: str) -> None:

@@ -97,9 +97,9 @@ class SlideModel:
         return replace(self, card=card, statistics=statistics)
 
     def site_of(self, tokens: Tokens) -> str | None:
-        """Where a slide is from: as it is stated, or as the model learned it."""
-        known = self.card.standardising.site_of_slide(tokens.facts.slide_fingerprint)
-        return tokens.facts.site or known
+        """Where a slide is from: as it is stated, or as the model knows it."""
+        facts = tokens.facts
+        return facts.site or self.card.standardising.known_site(facts)
 
     def scale_for(self, tokens: Tokens) -> TokenScale | None:
         """By which a slide's tokens are standardised; None leaves them as they are."""

@@ -1,6 +1,7 @@
 """Is it learning? Signals from the embeddings of slides while a model trains."""
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +15,7 @@ from spt_core.devices import all_threads
 from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.cohort import Cohort, CohortSlide
 from spt_core.training.knn import knn_probabilities, mean_class_accuracy
-from spt_core.training.signals import Validation, effective_rank, spread
+from spt_core.training.signals import AskedOf, Validation, effective_rank, spread
 
 # A look, not an evaluation: at most so many slides, and so many tokens of each.
 MOST_SLIDES = 512
@@ -42,7 +43,8 @@ class SlideMonitor:
     is chosen by what is seen here.
 
     The sites are asked for in the same way, each slide in its turn: where they are
-    told better than the classes, the scanner is what was learned.
+    told better than the classes, the scanner is what was learned. A site of one patient
+    could not be told by others of its slides, and is left out.
     """
 
     def __init__(self, cohort: Cohort, seed: int) -> None:
@@ -66,10 +68,13 @@ class SlideMonitor:
         self.has_labels = bool(
             self.asked.any() and len(np.unique(self.y[self.voters])) > 1
         )
-        self.sites = cohort.site_numbers()[self.chosen]
+        self.sites = _of_several(cohort.site_numbers()[self.chosen], patients)
         known = patients[self.sites >= 0]
         self.same_patient = known[:, None] == known[None, :]
-        self.has_sites = len(np.unique(self.sites[self.sites >= 0])) > 1
+        site_count = len(np.unique(self.sites[self.sites >= 0]))
+        self.has_sites = site_count > 1
+        class_count = len(np.unique(self.y[self.asked]))
+        self.asked_of = AskedOf(class_count, site_count, len(set(known.tolist())))
         self.is_held_out = splits == "val"
         # Whose attention is kept: a slide held out, where there is one.
         self.attended = int(self.is_held_out.argmax()) if len(splits) else 0
@@ -124,6 +129,16 @@ class SlideMonitor:
             h, sites, h, int(sites.max()) + 1, forbidden=self.same_patient
         )
         return mean_class_accuracy(sites, shares.argmax(axis=1))
+
+
+def _of_several(
+    sites: NDArray[np.int64], patients: NDArray[np.object_]
+) -> NDArray[np.int64]:
+    """The numbers of sites, -1 for those that have slides of one patient alone."""
+    pairs = set(zip(sites.tolist(), patients.tolist(), strict=True))
+    count = Counter(site for site, _ in pairs)
+    alone = np.array([count[site] < 2 for site in sites.tolist()], bool)
+    return np.where(alone, -1, sites)
 
 
 @torch.no_grad()

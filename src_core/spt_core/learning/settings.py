@@ -9,7 +9,14 @@ from typing import Annotated, Any
 import yaml
 
 from spt_core.hints import Device, Hint, check, check_types, refuse_unknown
-from spt_core.learning.model_card import NONE, SITE, SLIDE
+from spt_core.learning.model_card import (
+    FOUND,
+    LABELS,
+    NONE,
+    SCANNER,
+    SITE,
+    SLIDE,
+)
 from spt_core.learning.views import ViewSettings
 from spt_core.tokens.labels import PatientSource
 from spt_core.training.config_file import read_config, settings_of_file
@@ -38,12 +45,12 @@ WITH_CLASSES = ("clam", "dsmil")
 # On cohorts of 36 to 120 slides SimCLR needed 300 to 900 steps; a cohort that fits one
 # batch takes only one step per epoch. Labels teach sooner.
 LEAST_STEPS, LEAST_STEPS_WITH_LABELS = 1000, 500
-# How slides' sites are known.
-LABELS, FOUND, SCANNER = "labels", "found", "scanner"
 # Whom SimCLR keeps slides apart from, besides those of the SITE.
 ALL = "all"
 # Among fewer there is little to tell a slide apart from.
 NEGATIVES_PER_SITE = 8
+# Slides in a step where nobody says; fewer where labels are few.
+USUAL_BATCH = 256
 MODELS = ("paper", "paper-2", "paper-4", "paper-8", "small", *BASELINES)
 
 
@@ -186,8 +193,8 @@ class TrainSettings:
             "site; never those of the same patient",
             choices=(ALL, SITE),
             choice_labels=("All", "Of the same site"),
-            automatic="site where tokens are standardised per site and sites have "
-            f"{NEGATIVES_PER_SITE} slides on average, else all",
+            automatic="site where tokens are standardised per site and a batch has "
+            f"{NEGATIVES_PER_SITE} slides of each on average, else all",
             advanced=True,
         ),
     ] = None
@@ -266,7 +273,10 @@ class TrainSettings:
         if self.objective != "classify" and self.views.views < 2:
             conflicts.append(f"{self.objective} needs two views or more.")
         if self.negatives == SITE and self.objective != "simclr":
-            conflicts.append(f"{self.objective} has no negatives; only simclr has.")
+            conflicts.append(
+                "Negatives of the site alone are for simclr: with "
+                f"{self.objective} draw batches of one site instead."
+            )
         check(self, *conflicts)
 
     @property
@@ -289,8 +299,9 @@ class TrainSettings:
             Slides of each site, where batches are drawn within one.
         """
         # Few labelled slides: smaller batches, or 100 epochs would be 100 steps.
-        usual = {"classify": min(32, slides // 4), "supcon": min(256, slides // 4)}
-        batch = self.batch_size or max(usual.get(self.objective, 256), 8)
+        few = slides // 4
+        usual = {"classify": min(32, few), "supcon": min(USUAL_BATCH, few)}
+        batch = self.batch_size or max(usual.get(self.objective, USUAL_BATCH), 8)
         batch = min(batch, slides)
         per_epoch = max(1, slides // batch)
         if self.site_batches and site_counts:

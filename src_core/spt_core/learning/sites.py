@@ -1,20 +1,27 @@
 """Which site a slide is of, and what that means for a run: decided once, and said."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from spt_core.errors import InputError
 from spt_core.learning.cohort import Cohort
 from spt_core.learning.finding_sites import find_sites
-from spt_core.learning.model_card import NONE, SITE, SLIDE, Metrics
+from spt_core.learning.model_card import (
+    FOUND,
+    LABELS,
+    NONE,
+    SCANNER,
+    SITE,
+    SLIDE,
+    Metrics,
+    Standardising,
+)
 from spt_core.learning.settings import (
     ALL,
     BASELINES,
-    FOUND,
-    LABELS,
     NEGATIVES_PER_SITE,
-    SCANNER,
+    USUAL_BATCH,
     TrainSettings,
 )
 from spt_core.learning.standardising import (
@@ -23,8 +30,11 @@ from spt_core.learning.standardising import (
     fit_standardiser,
     standardised,
 )
+from spt_core.training.signals import AskedOf
 
 SHOWN = 12
+# From fewer, what neighbours tell of a site may be anything.
+FEWEST_PATIENTS = 10
 _HOW = {
     SITE: "standardised per site",
     SLIDE: "standardised per slide",
@@ -55,21 +65,44 @@ class Settled:
     notes: tuple[str, ...]
 
 
-def with_found_sites(cohort: Cohort, settings: TrainSettings) -> Cohort:
+def with_found_sites(
+    cohort: Cohort, settings: TrainSettings, start: Standardising | None = None
+) -> Cohort:
     """The same slides with sites that are guessed, if that was asked.
 
     Groups of their mean tokens, or slides of one kind of scanner.
+
+    Parameters
+    ----------
+    start
+        Of the model that the run begins from, which knows where its slides are from.
     """
+    known = [None if start is None else start.known_site(s.facts) for s in cohort]
+    names: Sequence[str | None]
     if settings.sites == FOUND:
-        names = find_sites(cohort, seed=settings.seed)
+        names = _groups(cohort, settings.seed, known, start)
     elif settings.sites == SCANNER:
         names = _scanners(cohort)
     else:
-        return cohort
+        names = [s.site or site for s, site in zip(cohort, known, strict=True)]
     slides = [
         replace(slide, site=site) for slide, site in zip(cohort, names, strict=True)
     ]
     return replace(cohort, slides=slides)
+
+
+def _groups(
+    cohort: Cohort, seed: int, known: list[str | None], start: Standardising | None
+) -> list[str | None]:
+    """Groups keep their names; those of new slides get names that none has."""
+    if start is None or start.sites_from != FOUND:
+        return list(find_sites(cohort, seed=seed))
+    new = [index for index, site in enumerate(known) if site is None]
+    if new:
+        found = find_sites(cohort.subset(new), seed=seed, named=len(start.sites))
+        for index, site in zip(new, found, strict=True):
+            known[index] = site
+    return known
 
 
 def _scanners(cohort: Cohort) -> list[str]:
@@ -92,8 +125,9 @@ def settle_sites(
 ) -> Settled:
     """Decide how tokens are standardised, and do it.
 
-    Statistics are of the slides that are learned from. Slides to validate on of other
-    sites are measured by those of their own, whose labels are not looked at.
+    Statistics are of the slides that are learned from, and of those that would be if
+    they had a label. Slides to validate on of other sites are measured by those of
+    their own, whose labels are not looked at.
 
     Parameters
     ----------
@@ -104,14 +138,15 @@ def settle_sites(
     """
     notes: list[str] = []
     kind = settings.standardise
+    measured = _measured(cohort, learned_from)
     if kind is None:
-        kind = NONE if resumed else usual_kind(learned_from, notes, start)
+        kind = NONE if resumed else usual_kind(measured, notes, start)
     elif start is not None and kind != start.kind:
         notes.append(
             f"The model that this run starts from takes tokens {_HOW[start.kind]}, "
             f"this one {_HOW[kind]}: it has to learn them anew."
         )
-    by = fit_standardiser(kind, learned_from, settings.sites or LABELS)
+    by = fit_standardiser(kind, measured, settings.sites or LABELS)
     if kind == SITE:
         if start is not None:
             by = _taken_over(by, start)
@@ -133,19 +168,42 @@ def settle_sites(
     negatives = settings.negatives
     if negatives is None:
         negatives = (
-            ALL if resumed else usual_negatives(settings.objective, kind, learned_from)
+            ALL
+            if resumed
+            else usual_negatives(
+                settings.objective,
+                kind,
+                learned_from,
+                batch_size=settings.batch_size,
+                site_batches=settings.site_batches,
+            )
         )
         if negatives == SITE:
             notes.append("Slides are kept apart from others of their site alone.")
     settings = replace(settings, standardise=kind, negatives=negatives)
     _check_batches(settings, learned_from)
+    if settings.negatives == SITE:
+        notes += _without_negatives(learned_from)
     everywhere = by.with_sites_of(cohort)
+    if settings.sites == FOUND:
+        by = by.recognising(cohort)  # who can say of which group a slide was?
     return Settled(
         settings,
         by,
         standardised(cohort, everywhere),
         standardised(learned_from, by),
         tuple(notes),
+    )
+
+
+def _measured(cohort: Cohort, learned_from: Cohort) -> Cohort:
+    """The slides that statistics are of: labels have no part in them."""
+    learned = {slide.name for slide in learned_from}
+    return cohort.subset(
+        index
+        for index, slide in enumerate(cohort)
+        if slide.name in learned
+        or (slide.site and not slide.label and slide.split in (None, "train"))
     )
 
 
@@ -165,8 +223,8 @@ def usual_kind(
         if start.kind == SITE and not all(slide.site for slide in cohort):
             raise InputError(
                 "The model to start from takes tokens standardised per site, and not "
-                "all slides have one: fill in the column 'site' of the labels, or "
-                "choose --standardise slide or no."
+                "all slides have one: fill in the column 'site' of the labels, give "
+                "--sites found or scanner, or choose --standardise slide or no."
             )
         return start.kind
     sites = Counter(slide.site for slide in cohort if slide.site)
@@ -181,22 +239,49 @@ def usual_kind(
     elif len(cohort) < FEWEST_SLIDES * len(sites):
         why = f"{len(cohort)} slides of {len(sites)} sites are too few per site"
     elif _site_tells_class(cohort):
-        why = "each site has slides of one class alone, which would be taken out too"
+        why = (
+            "each site has slides of one class alone, so that nobody can tell whether "
+            "a model knows the class or the site"
+        )
+        way = (
+            "Add slides of several classes from one site, and believe no score until "
+            "then; --standardise site would take the class out too."
+        )
     if why is None:
         return SITE
     notes.append(f"Tokens are not standardised per site: {why}. {way}")
     return NONE
 
 
-def usual_negatives(objective: str, kind: str, cohort: Cohort) -> str:
+def usual_negatives(
+    objective: str,
+    kind: str,
+    cohort: Cohort,
+    *,
+    batch_size: int | None = None,
+    site_batches: bool = False,
+) -> str:
     """Whom SimCLR keeps slides apart from where nobody says.
 
     Slides of one site differ by their tissue alone: among them the scanner is nothing
-    to tell them apart by, which statistics of first order do not take out wholly.
+    to tell them apart by, which statistics of first order do not take out wholly. A
+    batch must hold enough slides of a site.
     """
+    if objective != "simclr" or kind != SITE:
+        return ALL
     sites = {slide.site for slide in cohort}
-    enough = len(cohort) >= NEGATIVES_PER_SITE * len(sites)
-    return SITE if objective == "simclr" and kind == SITE and enough else ALL
+    at_once = len(cohort)
+    if not site_batches:
+        at_once = min(at_once, batch_size or USUAL_BATCH)
+    enough = at_once >= NEGATIVES_PER_SITE * len(sites)
+    return SITE if enough and len(_sites_of_one_patient(cohort)) < len(sites) else ALL
+
+
+def _sites_of_one_patient(cohort: Cohort) -> list[str]:
+    """Sites where no slide has one of another patient beside it."""
+    pairs = set(zip((s.site for s in cohort), cohort.patients(), strict=True))
+    patients = Counter(site for site, _ in pairs if site)
+    return sorted(site for site, count in patients.items() if count == 1)
 
 
 def _site_tells_class(cohort: Cohort) -> bool:
@@ -251,10 +336,34 @@ def _check_batches(settings: TrainSettings, cohort: Cohort) -> None:
         )
 
 
-def site_wins(metrics: Metrics, settings: TrainSettings) -> str:
-    """What to do where neighbours share the site sooner than the class; else empty."""
+def _without_negatives(cohort: Cohort) -> Iterator[str]:
+    """Slides that are kept apart from no other, and so teach next to nothing."""
+    alone = _sites_of_one_patient(cohort)
+    if not alone:
+        return
+    if len(alone) == len({slide.site for slide in cohort}):
+        raise InputError(
+            "No site has slides of two patients: with --negatives site no slide is "
+            "kept apart from any other, and nothing is learned. Choose --negatives all."
+        )
+    yield (
+        f"These sites have slides of one patient alone: {_listed(alone)}. They are "
+        "kept apart from no other slides, and teach next to nothing."
+    )
+
+
+def site_wins(metrics: Metrics, settings: TrainSettings, asked: AskedOf) -> str:
+    """What to do where neighbours share the site sooner than the class; else empty.
+
+    Nothing is said where too few patients were asked, nor where the site is told no
+    better than the class but for being one of fewer: chance alone tells it then.
+    """
     knn, site = metrics.knn, metrics.site_knn
     if knn is None or site is None or site <= knn:
+        return ""
+    if asked.patients < FEWEST_PATIENTS:
+        return ""
+    if _above_chance(site, asked.sites) <= _above_chance(knn, asked.classes):
         return ""
     ways = []
     if settings.standardise != SITE:
@@ -271,6 +380,12 @@ def site_wins(metrics: Metrics, settings: TrainSettings) -> str:
         f"class ({knn:.3f}): the model has learned the scanner more than the "
         f"tissue.{advice}"
     )
+
+
+def _above_chance(accuracy: float, kinds: int) -> float:
+    """0 where one of so many kinds is guessed, 1 where all are right."""
+    chance = 1 / max(kinds, 1)
+    return (accuracy - chance) / (1 - chance) if kinds > 1 else 0.0
 
 
 def site_table(cohort: Cohort) -> str:

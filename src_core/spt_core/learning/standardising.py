@@ -124,6 +124,20 @@ class Standardiser:
         card = replace(self.card, sites=(*self.card.sites, *facts))
         return Standardiser(card, {**self.scales, **scales})
 
+    def recognising(self, cohort: "Cohort") -> "Standardiser":
+        """The same, where these slides need not be asked where they are from."""
+        slides: dict[str, set[str]] = {}
+        for slide in cohort:
+            slides.setdefault(slide.site or "", set()).add(slide.fingerprint())
+        sites = tuple(
+            replace(
+                one,
+                slide_fingerprints=one.slide_fingerprints | slides.get(one.name, set()),
+            )
+            for one in self.card.sites
+        )
+        return replace(self, card=replace(self.card, sites=sites))
+
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         """The statistics as a model file holds them, (sites, d) each."""
         if not self.card.sites:

@@ -14,8 +14,9 @@ from spt_core.events import Note
 from spt_core.learning.bags import with_whole_bags
 from spt_core.learning.cohort import Cohort, open_cohort
 from spt_core.learning.finish import as_chosen, bare_model, finished_model
+from spt_core.learning.model_card import FOUND, SCANNER
 from spt_core.learning.model_file import load_model, save_model
-from spt_core.learning.settings import FOUND, SCANNER, TrainSettings
+from spt_core.learning.settings import TrainSettings
 from spt_core.learning.sites import (
     settle_sites,
     site_table,
@@ -86,11 +87,11 @@ def train(
         if cohort is None:
             cohort = _open(settings)
         yield from cohort.notes()
-        cohort = with_found_sites(cohort, settings)
+        start = load_model(settings.init).standardiser if settings.init else None
+        cohort = with_found_sites(cohort, settings, start.card if start else None)
         if settings.sites in GUESSED:
             yield Note(f"{GUESSED[settings.sites]}:\n{site_table(cohort)}")
         learned_from = _training_part(cohort, settings)
-        start = load_model(settings.init).standardiser if settings.init else None
         settled = settle_sites(settings, cohort, learned_from, start, resumed=resume)
         settings = settled.settings
         cohort, learned_from = settled.cohort, settled.learned_from
@@ -191,7 +192,8 @@ def _finish(task: SlideTrainingTask, run: TrainingRun) -> Events:
         save_model(folder.best, finished)
         metrics = asdict(finished.card.metrics)
         folder.draw_curve()
-        said = site_wins(finished.card.metrics, task.settings)
+        metrics_of_best = finished.card.metrics
+        said = site_wins(metrics_of_best, task.settings, task.monitor.asked_of)
         if said:
             yield Note(said)
     run.processes.wait()

@@ -236,7 +236,13 @@ class Bench:
 
     def _negatives(self, objective: str) -> str | None:
         """The same in every fold, however few slides of a site it leaves."""
-        return usual_negatives(objective, self.standardise, self.cohort)
+        return usual_negatives(
+            objective,
+            self.standardise,
+            self.cohort,
+            batch_size=self.settings.batch_size,
+            site_batches=self.settings.site_batches,
+        )
 
     def pretrain_settings(self, cell: Cell) -> TrainSettings:
         """How the model of a cell is trained before, without labels."""

@@ -1,7 +1,7 @@
 """What a model makes of slides: embeddings, and scores of its classifier."""
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from spt_core.learning.model_card import (
     SITE,
     Architecture,
     ModelCard,
+    Standardising,
     TokenKind,
     TrainingSummary,
 )
@@ -63,15 +64,27 @@ class EmbeddedSlides:
     pseudonyms: list[str]
 
 
-def knowing_sites(model: SlideModel, cohort: Cohort) -> tuple[SlideModel, list[str]]:
+def knowing_sites(
+    model: SlideModel, cohort: Cohort, others: Cohort | None = None
+) -> tuple[SlideModel, list[str]]:
     """The model with the sites of a cohort that it lacks, and what to say of that.
 
     Their statistics are of the cohort's own slides, whose labels are not looked at.
+
+    Parameters
+    ----------
+    others
+        All slides that there are, where the cohort is a part: those of its sites count.
     """
     before = model.standardiser
     if before.kind != SITE:
         return model, []
-    after = before.with_sites_of(cohort)
+    cohort = _with_known_sites(cohort, before.card)
+    sites = {slide.site for slide in cohort}
+    others = cohort if others is None else _with_known_sites(others, before.card)
+    after = before.with_sites_of(
+        others.subset(i for i, slide in enumerate(others) if slide.site in sites)
+    )
     new = after.card.sites[len(before.card.sites) :]
     remarks = []
     if new:
@@ -80,10 +93,7 @@ def knowing_sites(model: SlideModel, cohort: Cohort) -> tuple[SlideModel, list[s
             "The model does not know these sites: each is measured by its slides here, "
             f"without their labels (slides of each: {counts})."
         )
-    known = before.card.site_of_slide
-    lacking = sum(
-        not (slide.site or known(slide.facts.slide_fingerprint)) for slide in cohort
-    )
+    lacking = sum(not slide.site for slide in cohort)
     if lacking:
         remarks.append(
             f"The model standardises tokens per site, and {lacking} slides have none: "
@@ -91,6 +101,11 @@ def knowing_sites(model: SlideModel, cohort: Cohort) -> tuple[SlideModel, list[s
             "--site."
         )
     return model.standardised_by(after), remarks
+
+
+def _with_known_sites(cohort: Cohort, card: Standardising) -> Cohort:
+    slides = [replace(s, site=s.site or card.known_site(s.facts)) for s in cohort]
+    return replace(cohort, slides=slides)
 
 
 def embed_slides(

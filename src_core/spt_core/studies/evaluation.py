@@ -147,6 +147,7 @@ def evaluate(
         model = pooling_model(model, cohort)
     models = [model] if isinstance(model, SlideModel) else list(model)
     splits = labels.has_splits and not ignore_split
+    whole = cohort
     cohort = cohort.subset(i for i, slide in enumerate(cohort) if slide.label)
     known = [
         known_slides(one, cohort, key)
@@ -158,7 +159,7 @@ def evaluate(
     encoder_card, encoder_key = find_encoder(cohort, encoder)
     if encoder_card is not None:
         remarks += encoder_remarks(encoder_card, cohort, encoder_key)
-    knowing = [knowing_sites(one, cohort) for one in models]
+    knowing = [knowing_sites(one, cohort, whole) for one in models]
     models = [one for one, _ in knowing]
     remarks += dict.fromkeys(said for _, all_said in knowing for said in all_said)
     for remark in remarks:

@@ -83,7 +83,13 @@ def train_settings(
     objective = "classify" if with_labels else settings.details.pretraining
     negatives = None
     if standardise is not None:
-        negatives = usual_negatives(objective, standardise, cohort)
+        negatives = usual_negatives(
+            objective,
+            standardise,
+            cohort,
+            batch_size=settings.batch_size,
+            site_batches=settings.site_batches,
+        )
     return TrainSettings(
         features=str(features),
         objective=objective,

@@ -43,6 +43,15 @@ class Validation:
         return self.knn - self.site_knn
 
 
+@dataclass(frozen=True)
+class AskedOf:
+    """Among how many classes and sites, and of how many patients, neighbours vote."""
+
+    classes: int
+    sites: int
+    patients: int
+
+
 def spread(h: NDArray[np.floating]) -> float:
     unit = h / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-12)
     return float(unit.std(axis=0).mean() * sqrt(h.shape[1]))

@@ -20,8 +20,8 @@ from spt_core.learning.cohort import open_cohort
 from spt_core.learning.finding_sites import find_sites
 from spt_core.learning.model_card import read_model_card
 from spt_core.learning.model_file import load_model
-from spt_core.learning.monitor import embed_slide
-from spt_core.learning.sites import settle_sites, site_wins
+from spt_core.learning.monitor import SlideMonitor, embed_slide
+from spt_core.learning.sites import settle_sites, site_wins, with_found_sites
 from spt_core.learning.standardising import fit_standardiser, own_scale, standardised
 from spt_core.learning.task import kept_apart
 from spt_core.learning.training import resume, train
@@ -33,6 +33,7 @@ from spt_core.training.objectives.simclr import (
     no_negatives,
     nt_xent,
 )
+from spt_core.training.signals import AskedOf
 from tests.core.learning.runs import assert_bitwise, stop_after, tiny
 from tests.events import run_through
 
@@ -195,6 +196,11 @@ def test_removed_patches_move_no_others_where_a_slide_measures_itself(
     np.testing.assert_array_equal(after.embedding, h.detach().numpy())
     kinds = [one.kind for one in predict(model, tokens).remarks]
     assert RemarkKind.STANDARDISED_BY_SLIDE in kinds
+    # Its mean is 0 but for rounding, which makes no slide unlike.
+    far = replace(tokens, x=tokens.x + np.float32(4096))
+    likeness = predict(model, far).likeness
+    assert likeness is not None
+    assert not likeness.is_unlike
 
 
 def test_a_slide_of_an_unknown_site_is_said_to_be_one(site_cohort, classified):
@@ -335,6 +341,96 @@ def test_what_is_done_where_nobody_says(site_cohort, tmp_path):
     assert "one class alone" in said
     with pytest.raises(InputError, match="2 of 24 slides have no site"):
         usual(without_sites(cohort, 2), standardise="site")
+
+
+def test_a_batch_must_hold_enough_slides_of_a_site(site_cohort, tmp_path):
+    """Of many sites, or in small batches, hardly one of the same site is beside."""
+    cohort = opened(site_cohort)
+    settings = run_of(site_cohort, tmp_path)
+
+    def settled(slides, **changes):
+        return settle_sites(replace(settings, **changes), slides, slides)
+
+    assert settled(cohort).settings.negatives == "site"
+    assert settled(cohort, batch_size=12).settings.negatives == "all"
+    many = [
+        replace(s, name=f"{s.name}-{n}", site=f"{s.site}-{n}", patient=None)
+        for n in range(12)
+        for s in cohort
+    ]
+    found = settled(replace(cohort, slides=many), batch_size=None)  # 36 sites of 8
+    assert (found.settings.standardise, found.settings.negatives) == ("site", "all")
+
+
+def test_slides_that_are_kept_apart_from_no_other(site_cohort, tmp_path):
+    cohort = opened(site_cohort)
+    settings = replace(run_of(site_cohort, tmp_path), negatives="site")
+    one = [replace(s, patient="one" if s.site == "site-b" else s.name) for s in cohort]
+    said = settle_sites(settings, *[replace(cohort, slides=one)] * 2).notes
+    (told,) = (note for note in said if "of one patient alone" in note)
+    assert "site-b" in told
+    all_one = replace(cohort, slides=[replace(s, patient=s.site) for s in cohort])
+    with pytest.raises(InputError, match="--negatives all"):
+        settle_sites(settings, all_one, all_one)
+    unsaid = settle_sites(replace(settings, negatives=None), all_one, all_one)
+    assert unsaid.settings.negatives == "all"
+
+
+def test_statistics_are_of_slides_without_labels_too(site_cohort, tmp_path):
+    """And never of slides to validate or test on."""
+    cohort = opened(site_cohort)
+    slides = [
+        replace(
+            s,
+            label=s.label if n % 8 < 2 else None,
+            split="test" if n >= 20 else "val" if n >= 16 else None,
+        )
+        for n, s in enumerate(cohort)
+    ]
+    cohort = replace(cohort, slides=slides)
+    learned_from = cohort.subset(n for n in range(16) if n % 8 < 2)
+    settings = run_of(site_cohort, tmp_path, objective="classify", standardise="site")
+    by = settle_sites(settings, cohort, learned_from).standardiser
+    for site, scale in by.scales.items():
+        x = [s.stored() for s in slides if s.site == site and s.split is None]
+        np.testing.assert_allclose(scale.mean, np.concatenate(x).mean(0), atol=1e-4)
+    assert sum(one.slides for one in by.card.sites) == 16
+
+
+def test_slides_of_found_sites_are_known_again(site_cohort, tmp_path):
+    """Those that nothing was learned from too: who could say of which group one is?"""
+    cohort = opened(write_site_cohort(tmp_path, printed=True))
+    slides = [
+        replace(s, site=None, split="test" if n % 4 == 3 else None)
+        for n, s in enumerate(cohort)
+    ]
+    cohort = replace(cohort, slides=slides)
+    settings = replace(run_of(site_cohort, tmp_path), sites="found")
+    by = settled_by(settings, cohort).standardiser.card
+    # Groups that a model to start from knows keep their names, with fewer slides too.
+    part = cohort.subset(n for n in range(24) if n // 2 % 3 != 0 or n > 20)
+    again = with_found_sites(part, settings, by)
+    for slide in again:
+        assert slide.site == by.known_site(slide.facts)
+    unasked = with_found_sites(part, replace(settings, sites=None), by)
+    assert [one.site for one in unasked] == [one.site for one in again]
+    found = {by.known_site(s.facts) for s in cohort}
+    assert found == {"found-1", "found-2", "found-3"}
+    # Of new slides new groups are made.
+    others = [
+        replace(s, facts=replace(s.facts, slide_fingerprint=f"new {s.name}"))
+        for s in cohort
+    ]
+    named = {
+        s.site for s in with_found_sites(replace(cohort, slides=others), settings, by)
+    }
+    assert named == {"found-4", "found-5", "found-6"}
+
+
+def settled_by(settings, cohort):
+    found = with_found_sites(cohort, settings)
+    part = found.subset(n for n, slide in enumerate(found) if slide.split is None)
+    return settle_sites(settings, found, part)
 
 
 def test_a_model_that_goes_on_keeps_its_standardising(
@@ -480,6 +576,18 @@ def test_sites_are_taken_from_scanners_where_asked(site_cohort, tmp_path):
     card = read_model_card(result.last).standardising
     assert card.sites_from == "scanner"
     assert card.site_names == ("aperio site-a", "aperio site-b", "aperio site-c")
+    # What a new slide's file says of its scanner is enough.
+    model = load_model(result.last)
+    path = sorted((site_cohort / "features").glob("*.h5"))[0]
+    for scanner, kind in (
+        ("aperio site-a", "STANDARDISED_BY_SITE"),
+        ("another", "SITE_UNKNOWN"),
+        (None, "SITE_NOT_NAMED"),
+    ):
+        tokens = read_for(model, path)
+        tokens = replace(tokens, facts=replace(tokens.facts, scanner=scanner))
+        said = {one.kind: one.value for one in predict(model, tokens).remarks}
+        assert said[RemarkKind[kind]] == scanner
 
 
 def test_the_card_states_how_slides_were_drawn_and_compared(
@@ -502,12 +610,31 @@ def test_the_site_is_watched(site_cohort, by_default, tmp_path):
     metrics = read_model_card(by_default.last).metrics
     assert metrics.site_knn == pytest.approx(float(last["site_knn"]))
     settings = replace(run_of(site_cohort, tmp_path), standardise="no")
-    assert site_wins(metrics, settings) == ""
-    said = site_wins(replace(metrics, knn=0.4, site_knn=0.9), settings)
+    asked = AskedOf(classes=2, sites=3, patients=12)
+    assert site_wins(metrics, settings, asked) == ""
+    won = replace(metrics, knn=0.4, site_knn=0.9)
+    said = site_wins(won, settings, asked)
     assert "--standardise site" in said
     assert "0.900" in said
     done = replace(settings, standardise="site", site_batches=True)
-    assert "--standardise" not in site_wins(replace(metrics, knn=0.1), done)
+    again = site_wins(replace(metrics, knn=0.1, site_knn=0.9), done, asked)
+    assert "better than the class" in again
+    assert "--standardise" not in again
+    # Of few patients it may be anything, and one of two sites is told by chance.
+    assert site_wins(won, settings, replace(asked, patients=9)) == ""
+    guessed = replace(metrics, knn=0.45, site_knn=0.5)
+    assert site_wins(guessed, settings, AskedOf(5, 2, 40)) == ""
+
+
+def test_a_site_of_one_patient_is_not_asked_for(site_cohort):
+    """None of another patient's slides can tell it."""
+    cohort = opened(site_cohort)
+    one = {"site-c": "somebody"}
+    slides = [replace(s, patient=one.get(s.site, s.name)) for s in cohort]
+    seen = SlideMonitor(replace(cohort, slides=slides), 0)
+    assert (seen.asked_of.sites, seen.asked_of.patients) == (2, 16)
+    alone = [replace(s, site=s.name) for s in cohort]
+    assert not SlideMonitor(replace(cohort, slides=alone), 0).has_sites
 
 
 def test_slides_of_other_sites_to_validate_on(site_cohort, tmp_path):
@@ -553,6 +680,7 @@ def test_a_site_is_added_from_a_handful_of_its_slides(
         (found,) = json.loads(asked.read_text())
         assert (found["verdict"] == "unlike") == (verdict == "unlike")
     assert "site-d" in found["sentence"]
+    assert found["remarks"]["standardised by its site"] == "site-d"
     model = load_model(out)
     (site,) = (one for one in model.card.standardising.sites if one.added)
     assert (site.name, site.slides) == ("site-d", 4)
@@ -571,6 +699,7 @@ def test_a_site_is_added_from_a_handful_of_its_slides(
 def test_an_evaluation_says_what_new_sites_were_measured_by(
     site_cohort, classified, tmp_path
 ):
+    from spt_core.studies.embeddings import knowing_sites
     from spt_core.studies.evaluation import evaluate
 
     folder = write_site_cohort(tmp_path, 16, seed=2, sites=2, first=3)
@@ -579,5 +708,13 @@ def test_an_evaluation_says_what_new_sites_were_measured_by(
     found = finish(evaluate(model, folder / "features", labels, folds=2))
     (said,) = (one for one in found.remarks if "does not know these sites" in one)
     assert "site-d 8, site-e 8" in said
+    # Slides without a label count, and their sites alone are named that are asked.
+    cohort = opened(folder)
+    part = cohort.subset(n for n, slide in enumerate(cohort) if slide.site == "site-d")
+    knowing, (said,) = knowing_sites(model, part.subset(range(3)), cohort)
+    assert "site-d 8)" in said
+    x = np.concatenate([slide.stored() for slide in part])
+    found_mean = knowing.standardiser.scales["site-d"].mean
+    np.testing.assert_allclose(found_mean, x.mean(0), atol=1e-4)
     # The trace is another, and what the model learned holds all the same.
     assert found.row("own classifier").values["accuracy"].mean > 0.8
