@@ -18,6 +18,7 @@ from spt_core._version import __version__
 from spt_core.commands.console import Console, interrupts, seen
 from spt_core.errors import InputError
 from spt_core.notice import NOT_FOR_DIAGNOSIS
+from spt_core.quiet import quiet_readers
 
 # In the order in which the data flows; the text is the one-line help.
 COMMANDS = {
@@ -107,9 +108,7 @@ def _run(argv: list[str], console: Console) -> int:
     logging.basicConfig(level=logging.WARNING)
     for handler in logging.root.handlers:
         handler.setFormatter(_Seen("%(levelname)s: %(message)s"))
-    # What is wrong with a file is said in our own words.
-    for reader in ("tifffile", "pydicom"):
-        logging.getLogger(reader).setLevel(logging.CRITICAL)
+    quiet_readers()
     chosen = next((word for word in argv if word in COMMANDS), None)
     args = build_parser(chosen).parse_args(argv)
     command = _command_module(args.command)

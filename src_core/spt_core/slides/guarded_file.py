@@ -8,6 +8,7 @@ import atexit
 import json
 import os
 import struct
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -38,6 +39,9 @@ from spt_core.slides.openslide_helper import (
 _PIXELS = 4 * 2**20
 # A file that took so many helpers down is not asked for more.
 MOST_LOST = 50
+# One of which so many regions in turn came too late is left alone for a while: each
+# costs seconds, and a disk that does not answer may come back.
+MOST_LATE, REST_SECONDS = 3, 60.0
 
 _Found = TypeVar("_Found")
 _Region = tuple[int, int, int, int, int]
@@ -56,6 +60,11 @@ class ReaderLostError(Exception):
     def __init__(self, how: str, *, is_late: bool = False) -> None:
         super().__init__(how)
         self.is_late = is_late
+
+    @property
+    def in_words(self) -> str:
+        end = "takes too long with it" if self.is_late else "does not survive it"
+        return f"the library that reads it {end}"
 
 
 @dataclass
@@ -172,6 +181,7 @@ class GuardedFile:
         self._key = (str(path), state.st_mtime_ns, state.st_size)
         self._lock = Lock()
         self._place = _Place()
+        self._late, self._rests_until = 0, 0.0
         self._facts: dict[str, Any] | None = None
         _helpers.ask(self._in)
         facts: dict[str, Any] = self._facts or {}
@@ -190,6 +200,8 @@ class GuardedFile:
                 raise ReaderLostError(how_lost, is_late=is_late)
         if len(guilty) >= MOST_LOST:
             raise ReaderLostError("it was lost too often by this file")
+        if self._late >= MOST_LATE and time.monotonic() < self._rests_until:
+            raise ReaderLostError("it took too long", is_late=True)
         seconds = SECONDS * max(1.0, w * h / _PIXELS)
         try:
             how, answer = _helpers.ask(
@@ -199,7 +211,11 @@ class GuardedFile:
             )
         except ReaderLostError as lost:
             _guilty.setdefault(self._key, []).append((region, str(lost), lost.is_late))
+            if lost.is_late:
+                self._late += 1
+                self._rests_until = time.monotonic() + REST_SECONDS
             raise
+        self._late = 0
         _check(how, answer)
         return answer
 
