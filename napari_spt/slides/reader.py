@@ -24,6 +24,7 @@ from spt_core.slides import (
 )
 from spt_core.slides.channel_levels import Channel
 from spt_core.slides.properties import doubt_note
+from spt_core.slides.tiff_parts import refuse_lost_parts
 
 if TYPE_CHECKING:
     from napari_spt.slides.slide_table import SlideTable
@@ -180,13 +181,14 @@ def _is_ordinary_tiff(path: Path) -> bool:
 
     try:
         with tifffile.TiffFile(path) as tiff:
+            refuse_lost_parts(tiff, path)
             first = tiff.pages[0]
             size = (first.imagewidth, first.imagelength)
             has_levels = len(tiff.series[0].levels) > 1 or any(
                 page.is_tiled and (page.imagewidth, page.imagelength) != size
                 for page in tiff.pages[1:]
             )
-    # Not readable as a TIFF: the user is told why when it is opened.
+    # Not readable as a TIFF, or not alone: the user is told why when it is opened.
     except Exception:  # noqa: BLE001
         return False
     return max(size) <= _ORDINARY_SIDE and not has_levels

@@ -19,6 +19,7 @@ from spt_core.commands.console import Console, interrupts, seen
 from spt_core.commands.help_page import CommandParser, HelpPage, describe
 from spt_core.errors import InputError
 from spt_core.notice import NOT_FOR_DIAGNOSIS
+from spt_core.quiet import quiet_readers
 
 # In the order in which the data flows; the text is the one-line help.
 COMMANDS = {
@@ -111,9 +112,7 @@ def _run(argv: list[str], console: Console) -> int:
     logging.basicConfig(level=logging.WARNING)
     for handler in logging.root.handlers:
         handler.setFormatter(_Seen("%(levelname)s: %(message)s"))
-    # What is wrong with a file is said in our own words.
-    for reader in ("tifffile", "pydicom"):
-        logging.getLogger(reader).setLevel(logging.CRITICAL)
+    quiet_readers()
     chosen = next((word for word in argv if word in COMMANDS), None)
     parser = build_parser(chosen)
     args, unknown = parser.parse_known_args(argv)

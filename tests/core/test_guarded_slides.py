@@ -409,3 +409,28 @@ def test_lost_helpers_leave_neither_threads_nor_descriptors(scn):
     while measured() > before and time.monotonic() < until:
         time.sleep(0.1)
     assert measured() <= before
+
+
+@POSIX
+def test_what_never_opens_is_given_no_more_time_once_the_helper_runs(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    helper = process_module.HelperProcess()
+    began = time.monotonic()
+    with pytest.raises(process_module.HelperLostError) as lost:
+        helper.ask(guarded_file.OPEN, 1, words=str(tmp_path / "pipe"), seconds=1.0)
+    assert lost.value.is_late
+    assert time.monotonic() - began < process_module._START_SECONDS / 2
+
+
+def test_a_file_whose_regions_never_come_rests(scn, bad_helper, monkeypatch):
+    asked = bad_helper(HANGS)
+    monkeypatch.setattr(guarded_file, "SECONDS", 3.0)
+    monkeypatch.setattr(guarded_file, "MOST_LATE", 1)
+    file = GuardedFile(scn)
+    for x in (700, 0):
+        with pytest.raises(ReaderLostError) as lost:
+            file.read(0, x, 800, 8, 8)
+        assert lost.value.is_late
+    assert asked() == ["0 700 800 8 8"]
+    file._rests_until = 0.0
+    assert len(file.read(0, 0, 800, 8, 8)) == 8 * 8 * 3

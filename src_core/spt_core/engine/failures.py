@@ -8,9 +8,10 @@ from spt_core.devices import lacks_memory
 from spt_core.engine.protocol import Analyse, Failed, FailureKind, Request
 from spt_core.errors import InputError
 from spt_core.insight.faithfulness import NoClassError
-from spt_core.patches.job import NotWrittenError, UnreadableSlideError
+from spt_core.patches.job import NotWrittenError
 from spt_core.slides import UnreadableRegionError
 from spt_core.slides.grid import MissingPixelSizeError, TooCoarseError
+from spt_core.slides.slide_errors import UnreadableSlideError
 from spt_core.tokens.writing import SlideInUseError
 
 log = logging.getLogger(__name__)

@@ -28,6 +28,7 @@ from spt_core.slides.folders import dicom_files
 from spt_core.slides.grid import PatchGrid, lay_grid, patch_step
 from spt_core.slides.properties import scanner_of
 from spt_core.slides.recipe import RGB_RECIPE, asked_recipe, to_ask_for
+from spt_core.slides.slide_errors import UnreadableSlideError
 from spt_core.slides.tissue import find_tissue
 from spt_core.tokens import layout, writing
 from spt_core.tokens.feature_file import UM_AT_1X, text_of
@@ -40,10 +41,6 @@ log = logging.getLogger(__name__)
 _LARGE_MASK = 2**20
 
 Order = Callable[[PatchGrid, NDArray[np.int64]], Iterator[NDArray[np.int64]]]
-
-
-class UnreadableSlideError(InputError):
-    """Nothing of a slide's tissue can be decoded."""
 
 
 class NoTissueError(InputError):

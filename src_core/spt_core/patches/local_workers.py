@@ -29,6 +29,7 @@ from spt_core.patches.settings import (
     SlideTask,
 )
 from spt_core.patches.totals import Totals
+from spt_core.quiet import quiet_readers
 
 # A slide with which so many processes died is given up.
 _DEATHS = 2
@@ -296,6 +297,7 @@ def _work(connection: Connection, settings: EncodeSettings) -> None:
     # Ctrl-C in a terminal is for the process that started this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     proving.switch_off()  # this process may be lost
+    quiet_readers()
     pipe = _Pipe(connection)
     try:
         encoder = load_encoder(settings.encoder, settings.weights)

@@ -1,5 +1,6 @@
 """TIFFs that openslide refuses, and OME-Zarr: levels that are zarr arrays."""
 
+import logging
 import math
 import weakref
 import xml.etree.ElementTree as ElementTree
@@ -33,10 +34,13 @@ from spt_core.slides.recipe import (
     picture_channels,
 )
 from spt_core.slides.slide_errors import missing_codec, unsupported
-from spt_core.slides.source import Pixels, UnreadableRegionError
+from spt_core.slides.source import Pixels, UnreadableRegionError, in_words
+from spt_core.slides.tiff_parts import refuse_lost_parts
 from spt_core.slides.tiff_tiles import cut_short
 from spt_core.slides.tile_sizes import guard_series
 from spt_core.slides.zarr_chunks import check_chunks
+
+_log = logging.getLogger(__name__)
 
 _UM = {
     "nm": 1e-3,
@@ -228,12 +232,13 @@ class ArraySource:
     def _unreadable(
         self, level: int, x: int, y: int, w: int, h: int, error: Exception
     ) -> UnreadableRegionError:
+        _log.debug("%s: %s", self.path, error)
         scale = self.level_dimensions[0][0] / self.level_dimensions[level][0]
         return UnreadableRegionError(
             self.path,
             (round(x * scale), round(y * scale)),
             (round(w * scale), round(h * scale)),
-            str(error) if self.path.exists() else "the file is gone",
+            in_words(error) if self.path.exists() else "the file is gone",
         )
 
     def all_properties(self) -> Mapping[str, str]:
@@ -263,8 +268,28 @@ class ArraySource:
         level = self.levels[-1]
         (width, height), n = level.size(), _OVERVIEW_PIXELS
         x, y = max(0, width // 2 - n), max(0, height // 2 - n)
-        pixels = level.read(slice(x, x + 2 * n), slice(y, y + 2 * n))
+        pixels = self._readable(level, x, y, min(width, 2 * n), min(height, 2 * n))
         return pixels[..., :-1] if self.has_alpha else pixels
+
+    def _readable(self, level: ArrayLevel, x: int, y: int, w: int, h: int) -> NDArray:
+        """A region of which the damaged parts are 0, found by halving it."""
+        try:
+            return level.read(slice(x, x + w), slice(y, y + h))
+        # A damaged chunk raises whatever its codec raises.
+        except Exception as error:  # noqa: BLE001
+            _log.debug("%s: %s", self.path, error)
+        if max(w, h) <= _OVERVIEW_PIXELS // 4:
+            return np.zeros((h, w, math.prod(level.kinds()[1:])), self.dtype)
+        if w >= h:
+            half = w // 2
+            left = self._readable(level, x, y, half, h)
+            right = self._readable(level, x + half, y, w - half, h)
+            return np.concatenate([left, right], axis=1)
+        half = h // 2
+        top = self._readable(level, x, y, w, half)
+        return np.concatenate(
+            [top, self._readable(level, x, y + half, w, h - half)], axis=0
+        )
 
 
 def open_tiff(path: Path, recipe: str | None = None) -> ArraySource:
@@ -286,6 +311,7 @@ def _tiff_source(
     import zarr  # half a second, which other formats need not wait for
 
     tiff.filehandle.set_lock(True)
+    refuse_lost_parts(tiff, path)
     series = tiff.series[0]
     if "Y" not in series.axes or "X" not in series.axes:
         raise tifffile.TiffFileError(f"no image in it (axes {series.axes})")

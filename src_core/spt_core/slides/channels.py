@@ -105,7 +105,10 @@ class ChannelView:
         """How far a channel is within its window, 0 to 1."""
         low, high = self.windows[channel]
         share = (pixels[..., channel].astype(np.float32) - low) / max(high - low, 1e-9)
-        return np.clip(share, 0, 1, out=share)
+        np.clip(share, 0, 1, out=share)
+        if pixels.dtype.kind == "f":  # what is no number is dark
+            np.nan_to_num(share, copy=False)
+        return share
 
 
 def pick(rgb: Pixels, chosen: Sequence[int]) -> Pixels:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from spt_core.slides.channel_facts import ChannelFacts
 from spt_core.slides.slide_errors import unsupported
+from spt_core.slides.source import DamagedPartError
 from spt_core.slides.tile_cache import TileCache
 
 _IMPLICIT = "1.2.840.10008.1.2"
@@ -210,7 +211,7 @@ class _Pixels:
             at = self._start + index * size
             flat = np.frombuffer(self._bytes[at : at + size], dtype.newbyteorder("<"))
             if flat.size != np.prod(shape):
-                raise ValueError("the file is cut off")
+                raise DamagedPartError("the file is cut off")
             if self._planar:
                 return flat.reshape(shape[2], *shape[:2]).transpose(1, 2, 0)
             return flat

@@ -42,6 +42,9 @@ _PIXELS = 4 * 2**20
 MOST_LOST = 50
 # What took too long may have waited for a disk or a network, and is asked again then.
 LATE_SECONDS = 300.0
+# A file of which so many regions in turn came too late is left alone for a while: each
+# costs seconds.
+MOST_LATE, REST_SECONDS = 3, 60.0
 
 _Found = TypeVar("_Found")
 _Region = tuple[int, int, int, int, int]
@@ -59,6 +62,11 @@ class ReaderLostError(Exception):
     def __init__(self, how: str, *, is_late: bool = False) -> None:
         super().__init__(how)
         self.is_late = is_late
+
+    @property
+    def in_words(self) -> str:
+        end = "takes too long with it" if self.is_late else "does not survive it"
+        return f"the library that reads it {end}"
 
 
 @dataclass(frozen=True)
@@ -185,6 +193,7 @@ class GuardedFile:
         self._key = (str(path), state.st_mtime_ns, state.st_size)
         self._lock = Lock()
         self._place = _Place()
+        self._late, self._rests_until = 0, 0.0
         self._facts: dict[str, Any] | None = None
         _helpers.ask(self._in)
         facts: dict[str, Any] = self._facts or {}
@@ -204,6 +213,8 @@ class GuardedFile:
                 raise ReaderLostError(one.how, is_late=one.is_late)
         if len(guilty) >= MOST_LOST:
             raise ReaderLostError("it was lost too often by this file")
+        if self._late >= MOST_LATE and now < self._rests_until:
+            raise ReaderLostError("it took too long", is_late=True)
         seconds = SECONDS * max(1.0, w * h / _PIXELS)
         try:
             how, answer = _helpers.ask(
@@ -212,10 +223,15 @@ class GuardedFile:
                 )
             )
         except ReaderLostError as lost:
-            until = time.monotonic() + LATE_SECONDS if lost.is_late else math.inf
+            now = time.monotonic()
+            until = now + LATE_SECONDS if lost.is_late else math.inf
             one = _Guilty(region, str(lost), lost.is_late, until)
             _guilty.setdefault(self._key, []).append(one)
+            if lost.is_late:
+                self._late += 1
+                self._rests_until = now + REST_SECONDS
             raise
+        self._late = 0
         _check(how, answer)
         return answer
 

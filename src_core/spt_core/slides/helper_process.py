@@ -59,6 +59,7 @@ class HelperLostError(Exception):
 
 @dataclass(eq=False)
 class _Waiting:
+    seconds: float
     until: float
     bell: Any = field(default_factory=Lock)
     answer: tuple[int, int] | None = None
@@ -158,7 +159,7 @@ class HelperProcess:
         numbers: tuple[int, ...],
         seconds: float,
     ) -> tuple[int, int]:
-        mine = _Waiting(self._until(seconds))
+        mine = _Waiting(seconds, self._until(seconds))
         mine.bell.acquire()
         filled = (*numbers, 0, 0, 0, 0, 0)[:5]
         request = REQUEST.pack(what, slot, file, *filled)
@@ -202,7 +203,7 @@ class HelperProcess:
                 return
             slot, how, size = found
             if slot == READY:
-                self._is_ready = True
+                self._started()
                 continue
             with self._lock:
                 theirs = self._waiting.pop(slot)
@@ -214,6 +215,14 @@ class HelperProcess:
             self._is_heard = following is not None
             if following is not None:
                 following.bell.release()
+
+    def _started(self) -> None:
+        """What was asked meanwhile has had its time for the start: no more of it."""
+        self._is_ready = True
+        now = time.monotonic()
+        with self._lock:
+            for one in self._waiting.values():
+                one.until = now + max(one.seconds, SECONDS)
 
     def _next_answer(self) -> tuple[int, int, int] | None:
         stream = self.process.stdout

@@ -11,7 +11,7 @@ import tifffile
 from spt_core.errors import InputError
 from spt_core.slides import slide_errors
 from spt_core.slides.array_source import is_ome_zarr, open_ome_zarr, open_tiff
-from spt_core.slides.folders import dicom_files, is_dicom, slides_in
+from spt_core.slides.folders import dicom_files, is_dicom, pipe_among, slides_in
 from spt_core.slides.guarded_file import ReaderLostError
 from spt_core.slides.openslide_source import OpenSlideSource
 from spt_core.slides.recipe import RecipeError, asked_recipe
@@ -62,13 +62,13 @@ def open_slide(
         The message says what is wrong with the file and what to do.
     """
     path = Path(path).expanduser().absolute()
-    if not path.exists():
-        raise slide_errors.missing(title or str(path))
-    if not (path.is_file() or path.is_dir()):
-        raise slide_errors.no_file(title or str(path))
-    if path.is_dir() and not is_ome_zarr(path):
-        path = _slide_in_folder(path, title or str(path))
-    state = path.stat()
+    try:
+        path = _file_of(path, title or str(path))
+        state = path.stat()
+    except PermissionError as error:
+        raise slide_errors.not_allowed(title or str(path), error) from error
+    except (OSError, ValueError) as error:  # too long a name, or one with a zero in it
+        raise slide_errors.missing(title or str(path)) from error
     recipe = asked_recipe(channels)
     key = (str(path), state.st_mtime_ns, state.st_size, recipe)
     with _lock:
@@ -86,10 +86,36 @@ def open_slide(
     return slide
 
 
+def _file_of(path: Path, title: str) -> Path:
+    """What is to be opened: the file, the zarr folder, or one of a DICOM folder's."""
+    if not path.exists():
+        raise slide_errors.missing(title)
+    if not (path.is_file() or path.is_dir()):
+        raise slide_errors.no_file(title)
+    if path.is_dir() and not is_ome_zarr(path):
+        return _slide_in_folder(path, title)
+    return path
+
+
 def _refuse_dangerous(path: Path, title: str) -> None:
     """Refuse a file that would take its reader down, or never end."""
-    if not path.is_dir() and (wrong := wrong_with(path)):
+    if path.is_dir():
+        return
+    if wrong := wrong_with(path):
         raise slide_errors.wrong_inside(title, wrong)
+    if pipe := _pipe_beside(path):
+        raise slide_errors.pipe_beside(title, pipe)
+
+
+def _pipe_beside(path: Path) -> Path | None:
+    """A pipe or the like among the files of a slide that is kept in several."""
+    if path.suffix.lower() == ".mrxs":
+        folder = path.with_suffix("")
+    elif path.suffix.lower() in (".vms", ".vmu") or is_dicom(path):
+        folder = path.parent
+    else:
+        return None
+    return pipe_among(folder)
 
 
 def _release(slide: Slide, source: PixelSource) -> None:
@@ -143,10 +169,8 @@ def _open_source(path: Path, title: str, recipe: str | None) -> PixelSource:
     try:
         source = OpenSlideSource.try_open(path)
     except ReaderLostError as error:
-        _log.warning("%s: %s", path, error)
-        raise slide_errors.wrong_inside(
-            title, "the library that reads it does not survive it"
-        ) from error
+        _log.debug("%s: %s", path, error)
+        raise slide_errors.wrong_inside(title, error.in_words) from error
     except PermissionError as error:
         raise slide_errors.not_allowed(title, error) from error
     except (openslide.OpenSlideError, OSError, ValueError) as error:
@@ -236,15 +260,20 @@ def _is_better_read_by_tifffile(source: OpenSlideSource) -> bool:
     """
     if source.vendor != "generic-tiff":
         return False
-    with tifffile.TiffFile(source.path) as tiff:
-        page = tiff.pages[0]
-        return bool(
-            tiff.is_ome
-            or page.dtype != "uint8"
-            or page.samplesperpixel not in (3, 4)
-            or page.tags.valueof("Orientation", 1) != 1
-            or int(page.compression) not in _OPENSLIDES_CODECS
-        )
+    try:
+        with tifffile.TiffFile(source.path) as tiff:
+            page = tiff.pages[0]
+            return bool(
+                tiff.is_ome
+                or page.dtype != "uint8"
+                or page.samplesperpixel not in (3, 4)
+                or page.tags.valueof("Orientation", 1) != 1
+                or int(page.compression) not in _OPENSLIDES_CODECS
+            )
+    # tifffile raises whatever damage leads it to, and could not read it either.
+    except Exception as error:  # noqa: BLE001
+        _log.debug("%s stays with openslide: %s", source.path, error)
+        return False
 
 
 def _companions(path: Path) -> str:

@@ -16,7 +16,7 @@ from spt_core.slides.channels import pick
 from spt_core.slides.guarded_file import GuardedFile, ReaderLostError
 from spt_core.slides.openslide_file import CACHE_BYTES, OpenSlideFile
 from spt_core.slides.recipe import RGB_RECIPE, picture_channels
-from spt_core.slides.source import Pixels, UnreadableRegionError
+from spt_core.slides.source import Pixels, UnreadableRegionError, in_words
 from spt_core.slides.tiff_tiles import MissingTileError, TiffTiles, cut_short
 from spt_core.slides.tile_cache import TileCache
 
@@ -116,10 +116,10 @@ class OpenSlideSource:
             downsample = self.level_downsamples[level]
             l0_xy = (round(x * downsample), round(y * downsample))
             l0_size = (round(w * downsample), round(h * downsample))
-            reason, is_whole = str(error), False
+            _log.debug("%s: %s", self.path, error)
+            reason, is_whole = in_words(error), False
             if isinstance(error, ReaderLostError):
-                reason = f"the library that reads it does not survive it: {error}"
-                is_whole = error.is_late
+                reason, is_whole = error.in_words, error.is_late
             if not self.path.exists():
                 reason = "the file is gone"
             raise UnreadableRegionError(
@@ -131,7 +131,8 @@ class OpenSlideSource:
         """Match openslide's levels with TIFF pages that can be decoded directly."""
         try:
             tiff = tifffile.TiffFile(self.path)
-        except (tifffile.TiffFileError, OSError) as error:
+        # tifffile raises whatever a damaged directory leads it to: openslide reads.
+        except Exception as error:  # noqa: BLE001
             _log.debug("%s: no direct reading: %s", self.path, error)
             return
         self._tiff = tiff
@@ -147,7 +148,6 @@ class OpenSlideSource:
                 if TiffTiles.suits(page)
             }
             self.notes += cut_short(tiff, pages.values())
-        # tifffile raises whatever a damaged directory leads it to: openslide reads.
         except Exception as error:  # noqa: BLE001
             _log.debug("%s: no direct reading: %s", self.path, error)
             return

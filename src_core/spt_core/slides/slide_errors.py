@@ -33,6 +33,10 @@ class SlideError(InputError):
         self.reason = reason
 
 
+class UnreadableSlideError(InputError):
+    """No part of its tissue can be decoded."""
+
+
 def missing(title: str) -> SlideError:
     return SlideError(
         Reason.MISSING, f"There is no file {title}. Was it moved or renamed?"
@@ -84,6 +88,15 @@ def no_file(title: str) -> SlideError:
     return SlideError(
         Reason.NOT_A_SLIDE,
         f"{title} is neither a file nor a folder (but a pipe, a device or the like).",
+    )
+
+
+def pipe_beside(title: str, pipe: Path) -> SlideError:
+    return SlideError(
+        Reason.NOT_A_SLIDE,
+        f"{title} cannot be read together with {pipe.name}, which lies among its files "
+        "and is neither a file nor a folder (but a pipe, a device or the like): move "
+        "that away.",
     )
 
 

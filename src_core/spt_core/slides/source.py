@@ -11,6 +11,21 @@ from PIL import Image
 Pixels = NDArray[np.uint8]
 
 
+class DamagedPartError(ValueError):
+    """What is wrong with a part of a slide, in words that a user can be told."""
+
+
+def in_words(error: Exception) -> str:
+    """Why a part cannot be decoded; what a library says of it is for nobody."""
+    if isinstance(error, DamagedPartError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "the computer's memory does not suffice"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return "its data are damaged"
+
+
 class UnreadableRegionError(OSError):
     """A part of a slide that cannot be decoded, with its place in level-0 pixels.
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 import tifffile
 
-from spt_core.slides.source import Pixels
+from spt_core.slides.source import DamagedPartError, Pixels
 from spt_core.slides.tile_cache import TileCache
 from spt_core.slides.tile_sizes import refuse_larger
 
@@ -30,11 +30,16 @@ def cut_short(tiff: tifffile.TiffFile, pages: Iterable[tifffile.TiffPage]) -> li
     """A note for the user, where the file ends before its image data do."""
     total = lost = 0
     for page in pages:
-        if page is None:
+        if page is None:  # the XML promised it
+            total += 1
+            lost += 1
             continue
         ends = np.add(page.dataoffsets, page.databytecounts)
         total += ends.size
-        lost += int((ends > tiff.filehandle.size).sum())
+        gone = ends > tiff.filehandle.size
+        if not page.is_tiled:  # tiles may be left out on purpose, strips never are
+            gone |= np.asarray(page.databytecounts) == 0
+        lost += int(gone.sum())
     if lost == 0:
         return []
     return [
@@ -102,7 +107,7 @@ class TiffTiles:
             handle.seek(page.dataoffsets[index])
             encoded = handle.read(size)
         if len(encoded) < size:
-            raise ValueError("the file ends before the data of this region")
+            raise DamagedPartError("the file ends before the data of this region")
         refuse_larger(encoded, page)
         # A codec that cannot decode raises an error of its own library.
         decoded, _, _ = page.decode(encoded, index, jpegtables=page.jpegtables)

@@ -10,6 +10,8 @@ from typing import Any
 
 import tifffile
 
+from spt_core.slides.source import DamagedPartError
+
 _JPEG, _JPEG_2000 = b"\xff\xd8", b"\xff\x4f\xff\x51"
 _JP2, _PNG, _WEBP = b"\0\0\0\x0cjP  ", b"\x89PNG\r\n\x1a\n", b"WEBP"
 # Tiles at the edge and padded ones are a little larger than stated.
@@ -21,13 +23,13 @@ def refuse_larger(encoded: bytes, page: Any) -> None:
 
     Raises
     ------
-    ValueError
+    DamagedPartError
         With both sizes.
     """
     stated = stated_size(encoded)
     most = 2 * math.prod(page.chunks) + _SPARE
     if stated is not None and stated[0] * stated[1] > most:
-        raise ValueError(
+        raise DamagedPartError(
             f"a tile states a size of {stated[0]} × {stated[1]} pixels, which those of "
             "this file do not have"
         )

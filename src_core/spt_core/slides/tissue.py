@@ -15,6 +15,7 @@ from scipy import ndimage
 
 from spt_core.slides.overview import Overview, brightest, darkest, read_overview
 from spt_core.slides.slide import Slide
+from spt_core.slides.slide_errors import UnreadableSlideError
 from spt_core.slides.tissue_mask import Mask, Tissue
 
 Floats = NDArray[np.float32]
@@ -47,9 +48,20 @@ _UM_SMALLEST_PIECE = 120.0
 
 
 def find_tissue(slide: Slide) -> Tissue:
-    """Find the tissue of a slide; takes about a second."""
+    """Find the tissue of a slide; takes about a second.
+
+    Raises
+    ------
+    UnreadableSlideError
+        Where nothing of it can be decoded.
+    """
     overview = read_overview(slide)
     notes = []
+    if overview.unreadable.all():
+        raise UnreadableSlideError(
+            f"{slide.title}: no part of it can be decoded. Copy it again from where it "
+            "came from."
+        )
     if overview.unreadable.any():
         notes.append(
             f"{overview.unreadable.mean():.1%} of the slide cannot be decoded and is "

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any, BinaryIO
 
 from spt_core.errors import InputError
+from spt_core.slides.source import DamagedPartError
 
 # What anybody can spare, and what no chunk takes.
 SPARE_BYTES = 2**28
@@ -144,6 +145,6 @@ def _refuse_bomb(packer: str, packed: Any, spec: Any) -> None:
     most = max(own, SPARE_BYTES) if packer in _COUNTED else own
     with io.BytesIO(packed.to_bytes()) as file:
         if SIZES[packer](file, most) > most:
-            raise ValueError(
+            raise DamagedPartError(
                 f"a chunk unpacks to more than the {own:,} bytes that it may take"
             )

@@ -15,6 +15,7 @@ import zarr
 from numcodecs.abc import Codec
 from zarr.storage import LocalStore
 
+from spt_core.slides.source import DamagedPartError
 from spt_core.slides.zarr_chunks import check_while_unpacking
 
 _HEADER = struct.Struct("<BBBBIII")  # the last is the length of the whole chunk
@@ -44,7 +45,9 @@ def _refuse_no_file(path: Path) -> None:
     except OSError:
         return  # zarr knows what a missing chunk means
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise ValueError(f"{path.name} is no file but a pipe, a device or the like")
+        raise DamagedPartError(
+            f"{path.name} is no file but a pipe, a device or the like"
+        )
 
 
 def open_zarr(folder: Path) -> Any:
@@ -67,5 +70,7 @@ def _decode(self: Codec, buf: Any, out: Any = None) -> Any:
     chunk = memoryview(buf)
     stated = _HEADER.unpack_from(chunk)[-1] if chunk.nbytes >= _HEADER.size else None
     if stated is None or stated > chunk.nbytes:
-        raise ValueError(f"a chunk of {stated or 'some'} bytes has {chunk.nbytes}")
+        raise DamagedPartError(
+            f"a chunk of {stated or 'some'} bytes has {chunk.nbytes}"
+        )
     return _unchecked(self, buf, out)
