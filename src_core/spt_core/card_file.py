@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 
 from spt_core.errors import InputError
 from spt_core.notice import NOT_FOR_DIAGNOSIS
+from spt_core.plain_data import from_json
 
 ENDING = ".safetensors"
 UNSTATED_LICENCE = "Unstated: the owner of the training data decides."
@@ -62,11 +63,11 @@ def read_record(path: Path) -> dict[str, Any] | None:
         ) from error
     try:
         # NaN is no JSON, and no number either: a field that needs one lacks it.
-        card = json.loads(metadata[_KEY], parse_constant=lambda _: None)
+        card = from_json(metadata[_KEY], parse_constant=lambda _: None)
     except KeyError:
         return None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path.name}: its card is no JSON, or too deep.") from error
+    except ValueError as error:
+        raise InputError(f"{path.name}: its card cannot be read ({error}).") from error
     return card if isinstance(card, dict) else None
 
 

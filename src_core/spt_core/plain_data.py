@@ -13,12 +13,21 @@ from spt_core.files import refuse_no_file
 _LONGEST = 2**28
 
 
-def from_json(text: str | bytes) -> Any:
-    """What a JSON text states; one that is too deep is as wrong as any other."""
+def from_json(text: str | bytes, **options: Any) -> Any:
+    """What a JSON text states, once: too deep, or two things of one name, is wrong."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_table, **options)
     except RecursionError:
         raise ValueError("it is too deep") from None
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in table:
+            raise ValueError(f"it states {name[:40]!r} twice")
+        table[name] = value
+    return table
 
 
 def json_of(path: Path) -> Any:

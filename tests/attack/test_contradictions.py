@@ -128,3 +128,65 @@ def test_no_size_is_written_that_no_slide_has(tmp_path, capsys, good, words):
     out = str(tmp_path / "out")
     assert main(["convert", str(good), "--out", out, *words]) == 1
     assert f"{words[0]} must be from" in capsys.readouterr().err
+
+
+def test_features_in_a_form_that_numpy_lacks_are_converted(good):
+    whole = read_tokens(good).x
+    bfloat16 = h5py.h5t.IEEE_F16LE.copy()
+    bfloat16.set_fields(15, 7, 8, 0, 7)
+    bfloat16.set_ebias(127)
+    with h5py.File(good, "r+") as file:
+        del file[layout.FEATURES]
+        space = h5py.h5s.create_simple(whole.shape)
+        place = h5py.h5d.create(file.id, layout.FEATURES.encode(), bfloat16, space)
+        place.write(h5py.h5s.ALL, h5py.h5s.ALL, whole)
+    np.testing.assert_allclose(read_tokens(good).x, whole, rtol=2**-7)
+
+
+def test_a_heap_without_an_end_is_not_read_for_ever(good):
+    content = bytearray(good.read_bytes())
+    place = content.index(b"GCOL") + 16
+    content[place : place + 2] = bytes(2)  # the first text is now free space,
+    content[place + 8 : place + 16] = bytes(8)  # of no size
+    good.write_bytes(content)
+    with pytest.raises(InputError, match="encode this slide again"):
+        read_tokens(good)
+
+
+def test_a_file_that_another_program_writes_is_refused(good):
+    if os.name == "nt":
+        pytest.skip("HDF5 keeps others out there")
+    from fcntl import LOCK_EX, flock
+
+    with good.open("rb") as file:
+        flock(file, LOCK_EX)
+        with pytest.raises(InputError, match="another program is writing"):
+            read_tokens(good)
+
+
+def test_an_attribute_without_a_value_is_none(good):
+    state(good, "of_another_tool", np.zeros(0))
+    state(good, layout.SCANNER, np.zeros(0))
+    assert read_tokens(good).facts.scanner is None
+
+
+def test_facts_that_are_no_real_numbers_are_refused(good):
+    state(good, layout.OVERLAP, 1 + 2j, layout.COORDS)
+    with pytest.raises(InputError, match="its overlap is"):
+        read_tokens(good)
+
+
+@pytest.mark.parametrize("name", [layout.FEATURES, layout.COORDS, layout.GRID])
+def test_a_table_that_holds_nothing_is_a_sentence(good, name):
+    with h5py.File(good, "r+") as file:
+        del file[name]
+        file[name] = h5py.Empty("f4")
+    with pytest.raises(InputError, match="holds nothing"):
+        read_tokens(good)
+
+
+def test_a_file_of_ours_without_places_is_not_another_tool_s(good):
+    with h5py.File(good, "r+") as file:
+        del file[layout.COORDS]
+    with pytest.raises(InputError, match="has no coords"):
+        read_tokens(good)

@@ -73,6 +73,7 @@ def test_a_line_separator_in_a_name_is_part_of_it(tmp_path):
         ("a", "A", "differ in capitals"),
         ("a", "a\u200b", "differ in capitals"),
         ("small cell", "small-cell", "differ in capitals"),
+        ("1", "1.0", "differ in capitals"),
         ("a", "nan", "programs write"),
         ("a", "N/A", "programs write"),
     ],
@@ -102,3 +103,29 @@ def test_no_cell_that_we_write_is_a_formula(tmp_path):
         rows = list(csv.reader(file))[1:]
     assert [row[0] for row in rows] == ["'=1+1", "'+x", "'-x", "'@x", "-1.5"]
     assert [row[4] for row in rows] == [row[0] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "alike"),
+    [
+        ("p1", "P1", True),
+        ("p1", "p1\u200b", True),
+        ("p\u00e9", "pe\u0301", True),
+        ("1", "1.0", True),
+        ("1-11", "11-1", False),
+        ("p1", "p2", False),
+    ],
+)
+def test_patients_that_may_be_one_are_remarked(tmp_path, first, second, alike):
+    path = tmp_path / "labels.csv"
+    text = f"slide,label,patient,split\nx,a,{first},train\ny,b,{second},test\n"
+    path.write_text(text, encoding="utf-8")
+    remarks = read_labels(path).remarks
+    assert [one.startswith("The patients") for one in remarks] == [True] * alike
+
+
+def test_a_null_in_a_cell_is_no_utf_16(tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_bytes(b"slide,label\nab\0,x\nc,y\n")
+    with pytest.raises(InputError, match="is not text"):
+        read_labels(path)

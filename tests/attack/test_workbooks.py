@@ -96,3 +96,15 @@ def test_what_no_workbook_holds_is_a_sentence(sheet):
 def test_a_device_is_no_table():
     with pytest.raises(InputError, match="neither a file nor a folder"):
         read_cells(Path("/dev/zero"))
+
+
+def test_a_formula_without_its_result_is_no_blank_cell():
+    rows = f"{NAMES}<row>{cell('x')}<c><f>A1</f></c></row>"
+    with pytest.raises(InputError, match="formula without its result"):
+        workbook_cells(workbook(HEAD + rows + TAIL), "x")
+
+
+def test_a_long_number_keeps_its_digits():
+    rows = f"{NAMES}<row>{cell('x')}<c><v>12345678901234567891</v></c></row>"
+    found = workbook_cells(workbook(HEAD + rows + TAIL), "x")
+    assert found[1] == ["x", "12345678901234567891"]

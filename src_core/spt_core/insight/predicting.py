@@ -247,6 +247,8 @@ def _likeness(
     for name, value in compared.items():
         home = model.statistics[f"{name}_centre"].device
         distances[name] = float(distance(model.statistics, name, copy_to(value, home)))
+        if not np.isfinite(distances[name]):
+            raise InputError(_NO_NUMBER)
         quantiles = model.statistics[f"{name}_quantiles"]
         limits[name] = _limit(name, quantiles, strict=is_demonstration(model))
     return Likeness(distances, limits), []

@@ -163,6 +163,9 @@ class TrainingSummary:
     choice_fingerprints: frozenset[str] = frozenset()
     torch: str | None = None
 
+    def __post_init__(self) -> None:
+        _check_measured(self)
+
 
 @dataclass(frozen=True)
 class Metrics:
@@ -188,6 +191,9 @@ class Metrics:
     site_knn: float | None = None
     spread: float | None = None
     effective_rank: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_measured(self, "knn", "site_knn")
 
 
 # How tokens are standardised.
@@ -246,6 +252,9 @@ class Standardising:
                 f"tokens standardised by {self.kind!r} are unknown to this version of "
                 "napari-spt: update napari-spt to use the file."
             )
+        _check_names("site", self.site_names)
+        if self.kind != SITE and self.sites:
+            raise InputError(f"it names sites, but tokens go by {self.kind!r}.")
 
     @property
     def site_names(self) -> tuple[str, ...]:
@@ -261,6 +270,13 @@ class Standardising:
             if facts.slide_fingerprint in one.slide_fingerprints:
                 return one.name
         return facts.scanner if self.sites_from == SCANNER else None
+
+
+def _check_names(what: str, names: tuple[str, ...]) -> None:
+    if len(set(names)) < len(names):
+        raise InputError(f"{what} names are given twice.")
+    if any(not name.strip() or len(name) > _LONGEST_NAME for name in names):
+        raise InputError(f"a {what} has no name, or one that is longer than any.")
 
 
 def _check_measured(found: Any, *shares: str) -> None:
@@ -401,10 +417,7 @@ class ModelCard:
     more: Mapping[str, Any] = the_rest()
 
     def __post_init__(self) -> None:
-        if len(set(self.classes)) < len(self.classes):
-            raise InputError("two classes have one name.")
-        if any(not name.strip() or len(name) > _LONGEST_NAME for name in self.classes):
-            raise InputError("a class has no name, or one that is longer than any.")
+        _check_names("class", self.classes)
 
     @property
     def temperature(self) -> float | None:

@@ -12,6 +12,7 @@ from spt_core.learning.aggregator import Aggregator
 from spt_core.learning.model_card import Architecture, ModelCard
 from spt_core.learning.standardising import SITE_MEAN, SITE_STD
 from spt_core.learning.statistics import EMBEDDING, MEAN_TOKEN, QUANTILES
+from spt_core.weights_file import counts_batches
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -35,6 +36,8 @@ def check_architecture(
     if not shapes:  # pooling has no weights, whatever its tokens' length
         most = _LARGEST_OPTION
     known = signature(kind).parameters
+    if "heads" in known and "heads" not in architecture.options:  # no shape shows them
+        raise InputError(f"{path.name}: the architecture's heads are not stated.")
     for name, value in architecture.options.items():
         if name not in known:
             raise InputError(
@@ -99,8 +102,8 @@ def check_statistics(path: Path, card: ModelCard, dim: int, shapes: Shapes) -> N
         if name in shapes:
             wanted[name] = (card.tokens.dim,)
     for name in (SITE_MEAN, SITE_STD):
-        if name in shapes:  # how many sites it must have its reader knows
-            wanted[name] = (shapes[name][0] if shapes[name] else 0, card.tokens.dim)
+        if card.standardising.sites:
+            wanted[name] = (len(card.standardising.sites), card.tokens.dim)
     for which, length in ((MEAN_TOKEN, card.tokens.dim), (EMBEDDING, dim)):
         if not any(name.startswith(f"{which}_") for name in shapes):
             continue
@@ -119,8 +122,26 @@ def check_statistics(path: Path, card: ModelCard, dim: int, shapes: Shapes) -> N
 def check_numbers(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Refuse weights that are no numbers: of them comes no answer."""
     for name, tensor in tensors.items():
+        if not tensor.is_floating_point() and not counts_batches(name):
+            raise InputError(
+                f"{path.name}: its weights {name} are no floating-point numbers. The "
+                "file is damaged or made by hand: take it again from where it came."
+            )
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise InputError(
                 f"{path.name}: its weights {name} hold NaN or infinity. The file is "
+                "damaged: take it again from where it came."
+            )
+
+
+def check_spreads(path: Path, statistics: Mapping[str, Tensor]) -> None:
+    """Refuse spreads below zero: they turn tokens round, or make all slides alike."""
+    for name, values in statistics.items():
+        divides = name.endswith(("_variances", "_rest"))
+        if not divides and not name.endswith(("_std", "_quantiles")):
+            continue
+        if (values <= 0 if divides else values < 0).any():
+            raise InputError(
+                f"{path.name}: its {name} are below what any can be. The file is "
                 "damaged: take it again from where it came."
             )

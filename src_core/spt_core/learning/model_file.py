@@ -28,6 +28,7 @@ from spt_core.learning.model_card import (
 from spt_core.learning.model_checks import (
     check_architecture,
     check_numbers,
+    check_spreads,
     check_statistics,
 )
 from spt_core.learning.standardising import (
@@ -223,8 +224,9 @@ def load_model(
     if tensors.get(CLASSIFIER):
         classifier = nn.Linear(encoder.dim, len(card.classes))
         _load(path, classifier, tensors[CLASSIFIER])
-    statistics = tensors.get(STATISTICS, {})
+    statistics = {k: v.float() for k, v in tensors.get(STATISTICS, {}).items()}
     check_statistics(path, card, encoder.dim, shapes.get(STATISTICS, {}))
+    check_spreads(path, statistics)
     model = SlideModel(encoder.eval(), card, classifier, statistics)
     return model.to(device)
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -32,6 +31,8 @@ from spt_core.slides.slide_errors import UnreadableSlideError
 from spt_core.slides.tissue import find_tissue
 from spt_core.tokens import layout, writing
 from spt_core.tokens.feature_file import UM_AT_1X, text_of
+from spt_core.tokens.h5_reading import opened_h5
+from spt_core.tokens.schema import check_attributes, check_datasets, short_attributes
 from spt_core.tokens.tokens import TokenFacts, Tokens
 from spt_core.tokens.writing import PartialFeatures, SlideInUseError, differences
 
@@ -305,18 +306,24 @@ def _finished(
     if not task.out.exists():
         return None
     try:
-        with h5py.File(task.out, "r") as file:
-            stored = dict(file.attrs)
+        with opened_h5(task.out) as file:
+            check_datasets(task.out.name, file)
             coords = file[layout.COORDS]
+            of_patches = short_attributes(coords.id)
+            stored = {k: _plain(v) for k, v in short_attributes(file.id).items()}
             for name in (layout.PATCH_SIZE, layout.PATCH_SIZE_L0):
-                stored[name] = _plain(coords.attrs.get(name))
+                stored[name] = _plain(of_patches.get(name))
             count = len(coords)
-    except (OSError, KeyError) as error:
+        check_attributes(task.out.name, stored)
+        if writing.SLIDE_MPP in stored:
+            _mpp_in_words(stored[writing.SLIDE_MPP])
+    # Whatever HDF5 and our own checks raise, by where the file is wrong.
+    except Exception as error:
         raise InputError(
             f"{task.out} exists but is not a feature file ({error}). Remove it, or "
             "encode again with --redo."
         ) from error
-    have = {name: _plain(stored.get(name)) for name in identity}
+    have = {name: stored.get(name) for name in identity}
     for name in ("mpp", "min_tissue"):
         if isinstance(have[name], float) and math.isclose(have[name], identity[name]):
             have[name] = identity[name]
@@ -410,7 +417,9 @@ def _slide_state(path: Path) -> tuple[int, int]:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, bytes):
+        return text_of(value)
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _facts(

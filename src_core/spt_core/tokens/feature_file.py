@@ -15,6 +15,7 @@ from spt_core._version import __version__
 from spt_core.errors import InputError
 from spt_core.files import refuse_no_file
 from spt_core.tokens import foreign, layout
+from spt_core.tokens.h5_reading import opened_h5
 from spt_core.tokens.h5_writing import written_h5
 from spt_core.tokens.lattice import cells_of, likely_step
 from spt_core.tokens.lazyslide import is_lazyslide, read_lazyslide
@@ -83,7 +84,8 @@ def read_tokens(
             "Encode this slide again."
         ) from error
     if dtype is not None:
-        x = x.astype(dtype, copy=False)
+        with np.errstate(over="ignore"):  # infinity is refused below
+            x = x.astype(dtype, copy=False)
     if not np.isfinite(x).all():
         bad = int((~np.isfinite(x)).any(axis=1).sum())
         raise InputError(
@@ -111,7 +113,7 @@ def read_index(
             return _of_foreign(name, foreign.read_pt(path), given)
         if is_lazyslide(path):
             return _of_foreign(name, read_lazyslide(path), given)
-        with h5py.File(path, "r") as file:
+        with opened_h5(path) as file:
             if (
                 layout.FEATURES.encode() not in file.id
                 or layout.COORDS.encode() not in file.id

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from spt_core.errors import InputError
 from spt_core.plain_data import from_json
 from spt_core.tokens import layout
+from spt_core.tokens.h5_reading import opened_h5
 from spt_core.tokens.lattice import cells_of, likely_step
 from spt_core.tokens.rows import RowSource, locate_rows
 from spt_core.tokens.schema import (
@@ -61,7 +62,9 @@ def read_other_h5(path: Path, file: h5py.File) -> ForeignFile | None:
     """HDF5 in another form than TRIDENT's, CLAM's and ours; None where it is theirs."""
     if STAMP_FEATURES in file and layout.COORDS in file:
         return read_stamp(path, file)
-    if layout.FEATURES in file and layout.COORDS not in file:
+    # Without its places a file of ours has lost most of what it states.
+    is_ours = layout.SPT_VERSION in file.attrs
+    if layout.FEATURES in file and layout.COORDS not in file and not is_ours:
         check_datasets(path.name, file)
         rows = locate_rows(path, file[layout.FEATURES])
         name = path.name.removesuffix(layout.ENDING)
@@ -166,7 +169,7 @@ def _patches_in(
     path: Path, name: str, count: int
 ) -> tuple[NDArray[np.int64], TokenFacts] | None:
     try:
-        with h5py.File(path, "r") as opened:
+        with opened_h5(path) as opened:
             if layout.COORDS.encode() not in opened.id:
                 return None
             check_datasets(path.name, opened, None, [layout.COORDS])

@@ -23,7 +23,9 @@ SPLITS = ("train", "val", "test")
 SPLIT_WORDS = {"training": "train", "valid": "val", "validation": "val", "tune": "val"}
 SHOWN = 10
 _NONE = ("nan", "na", "n/a", "null", "none", "#n/a", "<na>")
-_INVISIBLE = re.compile("[\\s_\u00ad\u200b-\u200f\u2060\ufeff-]+")
+_BETWEEN = re.compile("[_-]+")
+_WHOLE = re.compile("([0-9]+)[.]0+")
+_INVISIBLE = re.compile("[\\s\u00ad\u200b-\u200f\u2060\ufeff]+")
 _LEAST_MPP, _MOST_MPP = 1e-3, 1e3
 
 
@@ -373,15 +375,23 @@ def _two_label_patients(rows: Iterable[SlideLabel]) -> list[str]:
 
 
 def _unclear_names(rows: Sequence[SlideLabel]) -> list[str]:
-    """Classes and sites that somebody may have meant as one, or as none."""
+    """Classes, sites and patients that somebody may have meant as one, or as none."""
     classes = Counter(row.label for row in rows if row.label)
     sites = {row.site for row in rows if row.site}
+    patients = {row.patient for row in rows if row.patient}
     found = [
         f"The {what} {' and '.join(repr(name) for name in names)} differ in capitals, "
-        "spaces or characters that are not seen alone. If they are one, write them "
-        "alike."
-        for what, given in (("classes", classes), ("sites", sites))
-        for names in _written_alike(given)
+        "spaces, a '.0' or characters that are not seen alone. If they are one, write "
+        "them alike."
+        for what, names in (
+            *(("classes", names) for names in _written_alike(classes)),
+            *(("sites", names) for names in _written_alike(sites)),
+            # Of numbers with dashes each dash counts.
+            *(
+                ("patients", names)
+                for names in _written_alike(patients, dashes=True)[:SHOWN]
+            ),
+        )
     ]
     return found + [
         f"{classes[name]} slides have the label {name!r}, as programs write for none. "
@@ -391,12 +401,20 @@ def _unclear_names(rows: Sequence[SlideLabel]) -> list[str]:
     ]
 
 
-def _written_alike(names: Iterable[str]) -> list[list[str]]:
+def _written_alike(names: Iterable[str], *, dashes: bool = False) -> list[list[str]]:
     alike: dict[str, list[str]] = defaultdict(list)
     for name in sorted(names):
-        seen = _INVISIBLE.sub("", normalize("NFKC", name)).casefold()
-        alike[seen].append(name)
+        alike[_as_meant(name, dashes)].append(name)
     return [group for group in alike.values() if len(group) > 1]
+
+
+def _as_meant(name: str, dashes: bool) -> str:
+    if name.isascii() and name.isalnum():  # most are: a million take a moment
+        return name.lower()
+    meant = _INVISIBLE.sub("", normalize("NFKC", name)).casefold()
+    whole = _WHOLE.fullmatch(meant)  # 1.0, as programs write 1
+    meant = whole[1] if whole else meant
+    return meant if dashes else _BETWEEN.sub("", meant)
 
 
 def _some(names: list[str]) -> str:

@@ -105,7 +105,7 @@ def locate_rows(path: Path, features: h5py.Dataset) -> RowSource:
         features.dtype,
         dataset=features.name.lstrip("/"),
     )
-    if 0 in shape or not features.dtype.isnative or features.external:
+    if 0 in shape or features.external or not _is_as_numpy_has_it(features):
         return source()
     if features.chunks is None:
         offset = features.id.get_offset()
@@ -127,6 +127,12 @@ def locate_rows(path: Path, features: h5py.Dataset) -> RowSource:
     rows = np.arange(shape[0])
     offsets = starts[rows // chunk_rows] + rows % chunk_rows * row_bytes
     return source(offsets=offsets)
+
+
+def _is_as_numpy_has_it(features: h5py.Dataset) -> bool:
+    """Whether the bytes are numpy's own: bfloat16, say, is float32 to h5py alone."""
+    native = features.dtype.isnative
+    return bool(native and features.id.get_type() == h5py.h5t.py_create(features.dtype))
 
 
 def _two_axes(features: h5py.Dataset, rows: NDArray[np.integer]) -> NDArray:

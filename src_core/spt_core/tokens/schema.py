@@ -83,6 +83,8 @@ def check_datasets(
         if file.get(one, getclass=True) is not h5py.Dataset:
             raise InputError(f"{name}: '{one}' is no table of numbers.")
         dataset = h5py.h5d.open(file.id, key)
+        if dataset.shape is None:
+            raise InputError(f"{name}: '{one}' holds nothing. {_AGAIN}")
         plan = dataset.get_create_plist()
         is_virtual = plan.get_layout() == h5py.h5d.VIRTUAL
         if is_virtual or plan.get_external_count():
@@ -156,7 +158,8 @@ def check_attributes(name: str, said: Mapping[str, Any]) -> None:
             continue
         try:
             first, *more = np.ravel(said[one])
-            value = math.nan if more and one not in _PAIRS else float(first)
+            is_number = not ((more and one not in _PAIRS) or np.iscomplexobj(first))
+            value = float(first) if is_number else math.nan
         except (TypeError, ValueError, OverflowError):
             value = math.nan
         if not least <= value <= most:
@@ -201,7 +204,7 @@ def short_attributes(place: h5py.h5d.DatasetID | h5py.h5g.GroupID) -> dict[str, 
     found = {}
     for index in range(h5py.h5a.get_num_attrs(place)):
         attribute = h5py.h5a.open(place, index=index)
-        if attribute.shape is None:  # empty
+        if attribute.shape is None or 0 in attribute.shape:
             continue
         if attribute.get_storage_size() <= _LONGEST_ATTRIBUTE:
             value = np.empty(attribute.shape, attribute.dtype)

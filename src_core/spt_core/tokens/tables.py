@@ -174,8 +174,8 @@ def _decoded(data: bytes, name: str) -> str:
         encodings = ["utf-16"]
     elif data.startswith(BOM_UTF8):
         encodings = ["utf-8-sig"]
-    elif b"\0" in data[:200]:
-        encodings = ["utf-16-le" if data[1:2] == b"\0" else "utf-16-be"]
+    elif b"\0" in data[:2]:
+        encodings = ["utf-16-be" if data[:1] == b"\0" else "utf-16-le"]
     else:
         encodings = ["utf-8", "cp1252", "latin-1"]
     for encoding in encodings:

@@ -157,6 +157,11 @@ def _value(cell: ElementTree.Element, shared: Sequence[str]) -> str:
         inner = cell.find(f"{_MAIN}is")
         return _text(inner) if inner is not None else ""
     value = cell.find(f"{_MAIN}v")
+    if value is None and cell.find(f"{_MAIN}f") is not None:
+        raise InputError(
+            "a cell is a formula without its result. Open the workbook in a "
+            "spreadsheet program and save it there."
+        )
     if value is None or not value.text or kind == "e":
         return ""
     if kind == "s":
@@ -167,6 +172,8 @@ def _value(cell: ElementTree.Element, shared: Sequence[str]) -> str:
     if kind == "b":
         return "true" if value.text == "1" else "false"
     if kind == "n":
+        if re.fullmatch("[0-9]+", value.text):
+            return str(int(value.text))  # longer than a float is exact
         as_number = float(value.text)
         if as_number.is_integer():
             return str(int(as_number))
