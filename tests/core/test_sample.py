@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import openslide
+import psutil
 import pytest
 import tifffile
 from PIL import Image
@@ -221,6 +222,28 @@ def test_painting_does_not_run_the_users_script_again(tmp_path):
         cwd=tmp_path, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "window\n2\n"), done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_painters_end_with_who_began_them(tmp_path):
+    """One that hands over what nobody takes would wait for ever."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, signal\n"
+        "from spt_core.sample.slide_file import painters\n"
+        "with painters(2) as pool:\n"
+        "    print(pool.submit(os.getpid).result(), flush=True)\n"
+        "    for _ in range(4): pool.submit(bytes, 30_000_000)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script.name],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=120,
+    )  # fmt: skip
+    until = time.monotonic() + 30
+    while psutil.pid_exists(int(done.stdout)) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not psutil.pid_exists(int(done.stdout))
 
 
 def test_a_cached_sample_is_made_once(tmp_path):

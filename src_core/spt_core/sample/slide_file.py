@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from types import ModuleType
 from typing import IO, Any
 
@@ -133,6 +133,18 @@ class _Painters(ProcessPoolExecutor):
                 sys.modules["__main__"] = script
 
 
+def _end_with_parent() -> None:
+    """A painter whose parent is killed would wait for ever to hand its work over."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
+
+
 @contextmanager
 def painters(workers: int | None) -> Iterator[Executor | None]:
     """Processes that paint; None, with ``workers`` 1, means in this one."""
@@ -142,7 +154,7 @@ def painters(workers: int | None) -> Iterator[Executor | None]:
         return
     # spawn on every system: forking a process that has threads (Qt, BLAS) hangs.
     context = multiprocessing.get_context("spawn")
-    pool = _Painters(workers, mp_context=context)
+    pool = _Painters(workers, mp_context=context, initializer=_end_with_parent)
     try:
         yield pool
     finally:
