@@ -30,7 +30,7 @@ from spt_core.learning.standardising import (
     fit_standardiser,
     standardised,
 )
-from spt_core.training.signals import AskedOf
+from spt_core.training.signals import AskedOf, tells_site_better
 
 SHOWN = 12
 # From fewer, what neighbours tell of a site may be anything.
@@ -359,11 +359,11 @@ def site_wins(metrics: Metrics, settings: TrainSettings, asked: AskedOf) -> str:
     better than the class but for being one of fewer: chance alone tells it then.
     """
     knn, site = metrics.knn, metrics.site_knn
-    if knn is None or site is None or site <= knn:
+    if knn is None or site is None:
         return ""
     if asked.patients < FEWEST_PATIENTS:
         return ""
-    if _above_chance(site, asked.sites) <= _above_chance(knn, asked.classes):
+    if not tells_site_better(site, asked.sites, knn, asked.classes):
         return ""
     ways = []
     if settings.standardise != SITE:
@@ -380,12 +380,6 @@ def site_wins(metrics: Metrics, settings: TrainSettings, asked: AskedOf) -> str:
         f"class ({knn:.3f}): the model has learned the scanner more than the "
         f"tissue.{advice}"
     )
-
-
-def _above_chance(accuracy: float, kinds: int) -> float:
-    """0 where one of so many kinds is guessed, 1 where all are right."""
-    chance = 1 / max(kinds, 1)
-    return (accuracy - chance) / (1 - chance) if kinds > 1 else 0.0
 
 
 def site_table(cohort: Cohort) -> str:

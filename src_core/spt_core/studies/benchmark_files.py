@@ -59,7 +59,7 @@ def write_markdown(path: Path, found: Benchmark) -> None:
         " ".join(markdown(one) for one in said),
         " ".join(markdown(one) for one in how(found)),
         *(table.markdown() for table in all_tables(found)),
-        *(markdown(one) for one in site_sentences(found.rows)),
+        *(markdown(one) for one in site_sentences(found)),
     ]
     for title, items in lists:
         if items:

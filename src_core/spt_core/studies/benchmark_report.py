@@ -146,7 +146,7 @@ def _site(found: Benchmark) -> list[str]:
     table = site_table(found)
     if table is None:
         return []
-    return [*(_paragraph(one) for one in site_sentences(found.rows)), table.html()]
+    return [*(_paragraph(one) for one in site_sentences(found)), table.html()]
 
 
 def _answers(found: Benchmark) -> list[str]:

@@ -12,6 +12,7 @@ from spt_core.studies.benchmark_result import (
 from spt_core.studies.methods import KNN, OWN
 from spt_core.studies.paired import Difference
 from spt_core.studies.scores import DRAWS
+from spt_core.training.signals import tells_site_better
 
 LEVEL = 0.05
 
@@ -141,13 +142,20 @@ def of_site(rows: tuple[BenchmarkRow, ...]) -> list[BenchmarkRow]:
     return [row for row in rows if row.line.probe == KNN and row.site_knn is not None]
 
 
-def site_sentences(rows: tuple[BenchmarkRow, ...]) -> list[str]:
+def site_sentences(found: Benchmark) -> list[str]:
     """Which embeddings know the site better than the class."""
-    asked = of_site(rows)
+    asked = of_site(found.rows)
+    sites = len({site for site in found.sites if site})
     won = [
         line_name(row.line)
         for row in asked
-        if row.site_knn is not None and row.site_knn.mean > row.values["accuracy"].mean
+        if row.site_knn is not None
+        and tells_site_better(
+            row.site_knn.mean,
+            sites,
+            row.values["accuracy"].mean,
+            len(found.classes),
+        )
     ]
     if not asked:
         return []

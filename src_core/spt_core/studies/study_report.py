@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from spt_core.errors import InputError
 from spt_core.plain_data import json_of
 from spt_core.studies.study_folder import StudyFolder
+from spt_core.training.signals import tells_site_better
 
 RESULT, RESULTS, PREDICTIONS = "result.json", "results.json", "predictions.csv"
 REPORT = "report.html"
@@ -69,6 +70,8 @@ class StudyReport:
         By how much confidence and accuracy differ, from 0 to 1; None where not known.
     class_knn, site_knn
         How well neighbours tell the class and the site; None without sites.
+    site_count
+        Among how many sites.
     """
 
     folder: Path
@@ -81,6 +84,7 @@ class StudyReport:
     calibration_error: float | None = None
     class_knn: float | None = None
     site_knn: float | None = None
+    site_count: int = 0
 
     @property
     def html(self) -> Path | None:
@@ -103,7 +107,9 @@ class StudyReport:
         return (
             self.site_knn is not None
             and self.class_knn is not None
-            and self.site_knn > self.class_knn
+            and tells_site_better(
+                self.site_knn, self.site_count, self.class_knn, len(self.classes)
+            )
         )
 
     def confusion(self) -> NDArray[np.int64]:
@@ -166,6 +172,7 @@ def _report_in(folder: Path, report: Path) -> StudyReport:
         own["pooled"].get("ece") if own else None,
         near["values"]["accuracy"]["mean"] if near and site else None,
         site["mean"] if site else None,
+        len(found["sites"]),
     )
 
 

@@ -141,6 +141,13 @@ def result_sentences(
             f"to {_points(score.high)}), of {_probe(ours)}, on slides of patients that "
             "the model of the fold had not learned from."
         )
+        if score.low == score.high == 1:
+            whose = "patients" if found.is_patient_known else "slides"
+            said.append(
+                f"All were right, which leaves this interval no width: of {whose} like "
+                f"these {patients}, up to {_points(min(1, 3 / patients))} % may still "
+                "get a wrong answer."
+            )
         said += _of_site(found, settings.method)
     if settings.aim.pretrains:
         said.append(_pretraining(settings, in_folds=found.folds > 1))
@@ -170,7 +177,8 @@ def _pretraining(settings: StudySettings, *, in_folds: bool) -> str:
 
 def _of_site(found: Benchmark, method: str) -> list[str]:
     rows = tuple(row for row in found.rows if row.line.method == method)
-    return [one for one in site_sentences(rows) if not one.startswith("No embedding")]
+    said = site_sentences(replace(found, rows=rows))
+    return [one for one in said if not one.startswith("No embedding")]
 
 
 def _probe(row: BenchmarkRow) -> str:

@@ -52,6 +52,20 @@ class AskedOf:
     patients: int
 
 
+def tells_site_better(site: float, sites: int, label: float, classes: int) -> bool:
+    """Whether neighbours tell the site better than the class, chance aside.
+
+    One of two sites is guessed more often than one of five classes.
+    """
+    return site > label and _above_chance(site, sites) > _above_chance(label, classes)
+
+
+def _above_chance(accuracy: float, kinds: int) -> float:
+    """0 where one of so many kinds is guessed, 1 where all are right."""
+    chance = 1 / max(kinds, 1)
+    return (accuracy - chance) / (1 - chance) if kinds > 1 else 0.0
+
+
 def spread(h: NDArray[np.floating]) -> float:
     unit = h / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-12)
     return float(unit.std(axis=0).mean() * sqrt(h.shape[1]))

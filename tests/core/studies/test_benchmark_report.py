@@ -318,8 +318,19 @@ def test_controls_say_when_something_leaks():
 def test_sites_are_not_blamed_without_cause(found):
     better = Score(0.1, 0, 0, 0)
     rows = tuple(replace(r, site_knn=better) for r in found.rows if r.line.probe == KNN)
-    assert site_sentences(rows) == ["No embedding tells sites better than classes."]
-    assert site_sentences((found.rows[1],)) == []
+    told = replace(found, rows=rows)
+    assert site_sentences(told) == ["No embedding tells sites better than classes."]
+    assert site_sentences(replace(found, rows=(found.rows[1],))) == []
+    # Of two sites half are guessed, of three classes a third.
+    half, third = Score(0.55, 0, 0, 0), Score(0.5, 0, 0, 0)
+    rows = tuple(
+        replace(row, site_knn=half, values={**row.values, "accuracy": third})
+        for row in rows
+    )
+    two = replace(told, rows=rows, sites=("a", "b") * 9)
+    assert site_sentences(two) == ["No embedding tells sites better than classes."]
+    six = replace(told, rows=rows, sites=tuple("abcdef") * 3)
+    assert "better than its class" in site_sentences(six)[0]
 
 
 @pytest.mark.parametrize("classes", [2, 30])
