@@ -36,7 +36,7 @@ class Console:
     def say(self, text: str) -> None:
         """Print a line for a person; nothing with ``--json``."""
         if not self.json_lines:
-            print(seen(text))
+            tqdm.write(seen(text))  # not behind a bar that is shown
 
     def record(self, record: dict[str, Any]) -> None:
         """Print one JSON object; nothing without ``--json``."""
