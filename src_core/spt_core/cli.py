@@ -64,7 +64,8 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; 0 done, 1 failed, 2 wrong usage."""
+    """Run one command; 0 done, 1 failed or stopped, 2 wrong usage."""
+    is_process = argv is None
     argv = list(sys.argv[1:] if argv is None else argv)
     _open_closed_streams()
     console = Console(json_lines="--json" in argv)
@@ -72,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # names that are no UTF-8 are said too
             stream.reconfigure(errors="backslashreplace")
     # From here on, so that the seconds in which libraries are imported count too.
-    with interrupts() as interrupted:
+    with interrupts(to_the_end=is_process) as interrupted:
         try:
             _refuse_lost_folder()
             code = _run(argv, console)
