@@ -115,9 +115,27 @@ def held_by_one(path: Path) -> Iterator[bool]:
     path.parent.mkdir(parents=True, exist_ok=True)
     for beside in path.parent.iterdir():
         refuse_no_file(beside)
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
-    with FileIO(os.open(path, flags, 0o666), "r+b") as file:
+    with opened_in_place(path) as file:
         yield lock(file)
+
+
+def opened_in_place(path: Path) -> FileIO:
+    """Open a file to read and write, made where there is none, without a buffer.
+
+    No link is followed: in a folder that others write to, one may lead to any file.
+    """
+    flags = os.O_RDWR | os.O_CREAT
+    for name in ("O_BINARY", "O_NOFOLLOW"):  # neither is everywhere
+        flags |= getattr(os, name, 0)
+    try:
+        return FileIO(os.open(path, flags, 0o666), "r+b")
+    except OSError as error:
+        if path.is_symlink():
+            raise InputError(
+                f"{path} is a link, and nothing is written where it leads. Remove it, "
+                "and run the same command again."
+            ) from error
+        raise
 
 
 if os.name == "nt":

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spt_core.errors import InputError
-from spt_core.files import folder_to_disk, lock, to_disk
+from spt_core.files import folder_to_disk, lock, opened_in_place, to_disk
 from spt_core.plain_data import from_json
 from spt_core.tokens import layout
 from spt_core.tokens.feature_file import coords_attributes, file_attributes
@@ -150,8 +150,9 @@ class PartialFeatures:
         """
         done = self.done
         # One name for all attempts, which the lock keeps to one at a time: what a
-        # killed process left is overwritten.
+        # killed process left goes.
         temporary = self.path.with_name(f".{self.path.name}.finishing")
+        temporary.unlink(missing_ok=True)
         try:
             self._write_file(temporary, done, g_rc[done], l0_xy[done], facts, extra)
             # Before the log goes, of which it was made.
@@ -214,12 +215,7 @@ class PartialFeatures:
         while True:
             # Without a buffer: what a full disk refuses must not wait in one and be
             # refused once more when the file is closed.
-            file = FileIO(
-                os.open(
-                    self._partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
-                ),
-                "r+b",
-            )
+            file = opened_in_place(self._partial)
             if not lock(file):
                 file.close()
                 raise SlideInUseError(
