@@ -174,7 +174,22 @@ def _system_sentence(error: OSError) -> str:
             f"The disk is full: {error.filename or 'a file'} cannot be written. What "
             "was written before is whole: make room, and run the same command again."
         )
-    return f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
+    said = f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
+    advice = _ADVICE.get(error.errno or 0)
+    return f"{said}. {advice}" if advice else said
+
+
+_ADVICE = {
+    errno.EACCES: "Ask for the right to it, or choose another place.",
+    errno.EROFS: "Nothing can be written there: choose another place.",
+    errno.EEXIST: "There is a file where a folder belongs: choose another place.",
+    errno.ENOTDIR: "There is a file where a folder belongs: choose another place.",
+    errno.ENOENT: "Was it removed or renamed meanwhile? Run the same command again.",
+    errno.EFBIG: "Files may not be that large here: see 'ulimit -f', or choose another "
+    "place. What was written before is whole.",
+    errno.EMFILE: "Allow more open files ('ulimit -n 4096'), and run the same command "
+    "again.",
+}
 
 
 def _command_module(name: str):  # type: ignore[no-untyped-def]
