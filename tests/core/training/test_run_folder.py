@@ -85,6 +85,14 @@ def test_kills_between_sum_and_name_leave_the_checkpoint_good(tmp_path, monkeypa
     assert folder.load_checkpoint(torch.device("cpu")) == {"step": 1}
 
 
+@pytest.mark.parametrize("text", ["", "\0" * 65, "garbage\n", "\xff"])
+def test_a_damaged_list_of_sums_loses_no_checkpoint(tmp_path, text):
+    folder = RunFolder(tmp_path)
+    folder.save_checkpoint({"step": 1})
+    (tmp_path / "checkpoint.sha256").write_bytes(text.encode("latin-1"))
+    assert folder.load_checkpoint(torch.device("cpu")) == {"step": 1}
+
+
 def test_what_a_kill_left_is_removed_by_the_next_to_hold_the_folder(tmp_path):
     folder = RunFolder(tmp_path)
     (tmp_path / "growth").mkdir()
