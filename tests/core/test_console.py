@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from spt_core.cli import main
 from spt_core.commands import console
 from spt_core.commands.console import Console, interrupts
 from spt_core.events import Progress
@@ -82,3 +83,13 @@ with interrupts(to_the_end=True):
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_what_the_system_refuses_says_what_to_do(tmp_path, capsys):
+    (tmp_path / "features").mkdir()
+    (tmp_path / "out").write_text("a file")
+    words = ["train", str(tmp_path / "features"), "--objective", "simclr"]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().err
+    assert "out" in said
+    assert "There is a file where a folder belongs: choose another place." in said
