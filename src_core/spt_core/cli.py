@@ -69,7 +69,8 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; 0 done, 1 failed, 2 wrong usage."""
+    """Run one command; 0 done, 1 failed or stopped, 2 wrong usage."""
+    is_process = argv is None
     argv = list(sys.argv[1:] if argv is None else argv)
     _open_closed_streams()
     console = Console(json_lines="--json" in argv)
@@ -77,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # names that are no UTF-8 are said too
             stream.reconfigure(errors="backslashreplace")
     # From here on, so that the seconds in which libraries are imported count too.
-    with interrupts() as interrupted:
+    with interrupts(to_the_end=is_process) as interrupted:
         try:
             _refuse_lost_folder()
             code = _run(argv, console)
@@ -180,7 +181,22 @@ def _system_sentence(error: OSError) -> str:
             f"The disk is full: {error.filename or 'a file'} cannot be written. What "
             "was written before is whole: make room, and run the same command again."
         )
-    return f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
+    said = f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
+    advice = _ADVICE.get(error.errno or 0)
+    return f"{said}. {advice}" if advice else said
+
+
+_ADVICE = {
+    errno.EACCES: "Ask for the right to it, or choose another place.",
+    errno.EROFS: "Nothing can be written there: choose another place.",
+    errno.EEXIST: "There is a file where a folder belongs: choose another place.",
+    errno.ENOTDIR: "There is a file where a folder belongs: choose another place.",
+    errno.ENOENT: "Was it removed or renamed meanwhile? Run the same command again.",
+    errno.EFBIG: "Files may not be that large here: see 'ulimit -f', or choose another "
+    "place. What was written before is whole.",
+    errno.EMFILE: "Allow more open files ('ulimit -n 4096'), and run the same command "
+    "again.",
+}
 
 
 def _command_module(name: str):  # type: ignore[no-untyped-def]

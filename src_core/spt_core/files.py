@@ -4,7 +4,6 @@ import errno
 import os
 import re
 import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
@@ -29,8 +28,8 @@ def written_whole(path: Path, *, private: bool = False) -> Iterator[Path]:
     secret = secrets.token_hex(6)
     temporary = path.with_name(f".{path.stem[:100]}.{secret}{path.suffix}")
     mode = 0o600 if private else 0o666
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
     try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
         yield temporary
         to_disk(temporary)
         os.replace(temporary, path)
@@ -40,11 +39,12 @@ def written_whole(path: Path, *, private: bool = False) -> Iterator[Path]:
         if error.filename in (None, str(temporary)) and error.errno is not None:
             error.filename = str(path)
         raise
-    # Libraries have errors of their own for a disk that is full.
+    # Libraries have errors of their own for a disk that is full, or a quota used up.
     except Exception as error:
-        if _is_full(path.parent):
-            full = errno.ENOSPC
-            raise OSError(full, os.strerror(full), str(path)) from error
+        refusal = _refusal(temporary)
+        if refusal is not None and refusal.errno is not None:
+            why = os.strerror(refusal.errno)
+            raise OSError(refusal.errno, why, str(path)) from error
         raise
     finally:
         temporary.unlink(missing_ok=True)
@@ -63,11 +63,17 @@ def remove_left(*folders: Path) -> None:
                     path.unlink(missing_ok=True)
 
 
-def _is_full(folder: Path) -> bool:
+def _refusal(path: Path) -> OSError | None:
+    """What the system says to more in a file that will be removed; None if nothing."""
+    left = memoryview(bytes(2**20))
     try:
-        return shutil.disk_usage(folder).free < 2**20
-    except OSError:
-        return False
+        with FileIO(path, "ab") as file:
+            while left:
+                left = left[file.write(left) :]
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error
+    return None
 
 
 def private_folder(path: Path) -> Path:

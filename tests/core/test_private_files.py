@@ -3,14 +3,16 @@
 import os
 import stat
 
+import numpy as np
 import pytest
 
 from spt_core.commands.predict import patients_key
 from spt_core.errors import InputError
-from spt_core.files import private_folder, written_whole
+from spt_core.files import held_by_one, private_folder, written_whole
 from spt_core.patients_key import KEY_FILE, new_key, read_key, write_key
 from spt_core.studies.study_folder import Stage, StudyFolder
 from spt_core.studies.study_recorder import Recorder
+from spt_core.tokens import TokenFacts
 from spt_core.tokens.h5_writing import h5_file
 from spt_core.tokens.writing import PartialFeatures
 from spt_core.training.run_folder import RunFolder
@@ -34,6 +36,30 @@ def test_a_key_and_a_cache_are_their_owners_alone(tmp_path):
     with written_whole(tmp_path / "plain.txt") as temporary:
         temporary.write_text("x")
     assert rights(tmp_path / "plain.txt") == 0o666 & ~umask()
+
+
+@POSIX
+def test_nothing_is_written_where_a_link_leads(tmp_path):
+    """As somebody else may put into a folder that both write to."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    for name in (".lock", "s.h5.partial", ".s.h5.finishing"):
+        (folder / name).symlink_to(victim)
+    with pytest.raises(InputError, match=r"\.lock is a link"):
+        held_by_one(folder / ".lock").__enter__()
+    with pytest.raises(InputError, match="partial is a link"):
+        PartialFeatures(folder / "s.h5", {}, 4)
+    (folder / "s.h5.partial").unlink()
+    facts = TokenFacts(name="s", patch_size=64)
+    with PartialFeatures(folder / "s.h5", {}, 4) as log:
+        assert rights(folder / "s.h5.partial") == 0o666 & ~umask()
+        log.append(np.zeros(1, np.int64), np.zeros((1, 4), np.float32))
+        places = np.zeros((1, 2), np.int64)
+        log.finish(places, places, facts, {})
+    assert victim.read_text() == "precious"
+    assert not (folder / "s.h5").is_symlink()
 
 
 def umask():

@@ -1,10 +1,12 @@
 """How commands speak: a progress bar on a terminal, or one JSON object per line."""
 
 import json
+import os
 import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -36,7 +38,7 @@ class Console:
     def say(self, text: str) -> None:
         """Print a line for a person; nothing with ``--json``."""
         if not self.json_lines:
-            print(seen(text))
+            tqdm.write(seen(text))  # not behind a bar that is shown
 
     def record(self, record: dict[str, Any]) -> None:
         """Print one JSON object; nothing without ``--json``."""
@@ -98,6 +100,9 @@ class Console:
                 bar.close()
 
 
+# So long after a signal others change nothing: a second Ctrl-C, or what torchrun sends
+# after a terminal did, would break off the keeping of what is done.
+_KEEPING_SECONDS = 10.0
 # Ctrl-C, what a cluster sends before it kills, and a terminal that is closed.
 _STOPPING = tuple(
     getattr(signal, name)
@@ -106,32 +111,51 @@ _STOPPING = tuple(
 )
 
 
+class _Stop:
+    """Handles the signals that end a program; nested uses share one."""
+
+    def __init__(self) -> None:
+        self.pressed = threading.Event()
+        self._first = 0.0
+
+    def __call__(self, number: int, frame: object) -> None:
+        now = time.monotonic()
+        if self.pressed.is_set() and now - self._first < _KEEPING_SECONDS:
+            return
+        self._first = now
+        self.pressed.set()
+        raise KeyboardInterrupt
+
+
 @contextmanager
-def interrupts() -> Iterator[Callable[[], bool]]:
+def interrupts(*, to_the_end: bool = False) -> Iterator[Callable[[], bool]]:
     """Make each signal that ends a program a KeyboardInterrupt, as Ctrl-C is.
 
     Gives whether one came, even where the exception itself was lost: Python drops one
     that is raised inside a destructor or a callback, and libraries make others of it
     while they are imported. What somebody else handles or ignores stays theirs.
+
+    Parameters
+    ----------
+    to_the_end
+        Nothing comes after but the end of the process, which another signal hastens.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    pressed = threading.Event()
-
-    def press(number: int, frame: object) -> None:
-        pressed.set()
-        raise KeyboardInterrupt
-
-    press.is_ours = True  # type: ignore[attr-defined]
-    before = {}
-    for number in _STOPPING:
-        handler = signal.getsignal(number)
-        usual = (signal.default_int_handler, signal.SIG_DFL)
-        if handler in usual or getattr(handler, "is_ours", False):
-            before[number] = signal.signal(number, press)
+    known = {number: signal.getsignal(number) for number in _STOPPING}
+    stop = next((one for one in known.values() if isinstance(one, _Stop)), _Stop())
+    usual = (signal.default_int_handler, signal.SIG_DFL)
+    before = {number: one for number, one in known.items() if one in usual}
+    for number in before:
+        signal.signal(number, stop)
     try:
-        yield pressed.is_set
+        yield stop.pressed.is_set
     finally:
+        is_ending = to_the_end and stop.pressed.is_set()
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, _leave if is_ending else handler)
+
+
+def _leave(number: int, frame: object) -> None:
+    os._exit(1)  # as a command that was stopped

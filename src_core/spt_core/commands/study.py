@@ -84,7 +84,12 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from spt_core.studies.study import study
 
     command = command_to_share(sys.argv[1:], args.out)
-    events = study(settings, command=command, hard_after=HARD_SECONDS)
+
+    def say(result: StudyResult) -> None:
+        _tell(result, console)
+        sys.stdout.flush()  # the process ends without
+
+    events = study(settings, command=command, hard_after=HARD_SECONDS, say=say)
     return _tell(console.follow(events), console)
 
 

@@ -24,13 +24,10 @@ from spt_core.files import held_by_one, written_whole
 from spt_core.plain_data import json_of
 from spt_core.records import from_record
 from spt_core.studies.study_folder import StudyFolder
-from spt_core.studies.study_requests import EXIT_CODE
 
 LOOK_SECONDS = 0.3
 _MOST = 50
 _WAIT_SECONDS = 10.0
-# Done, refused, and broken off on request: the study's folder says more.
-_KNOWN_ENDS = (0, EXIT_CODE)
 
 
 @dataclass(frozen=True)
@@ -238,7 +235,7 @@ def do_study(queue: StudyQueue, wanted: QueuedStudy) -> int | None:
             # One that has not begun yet hears nothing: it is ended at once.
             if not is_wanted and not folder.is_held():
                 _end(process)
-        has_said = process.returncode in _KNOWN_ENDS or _says_why(folder, began)
+        has_said = not process.returncode or _says_why(folder, began)
         says = "" if has_said else _last_line(log)
     # It may have been paused and asked for again while its process came to an end.
     queue.leave(path, says, added=wanted.added)

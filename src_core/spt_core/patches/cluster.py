@@ -10,15 +10,17 @@ import queue
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from spt_core.errors import InputError
 from spt_core.events import Note, Progress
 from spt_core.patches.encode import Event, encode_slides
 from spt_core.patches.encoder import TorchEncoder
+from spt_core.patches.encoder_file import encoder_file_of
 from spt_core.patches.registry import load_encoder
-from spt_core.patches.scheduler import TlsFiles, connect, trust
+from spt_core.patches.scheduler import TlsFiles, connect, lost, trust
 from spt_core.patches.settings import (
     EncodeSettings,
     SlideResult,
@@ -55,21 +57,29 @@ def encode_on_cluster(
         yield Note(said)
     client = connect(scheduler, tls)
     try:
-        return (yield from _run(client, tasks, settings))
+        return (yield from _run(client, *_for_others(tasks, settings)))
     except OSError as error:
         if client.status == "running":  # it is no matter of the connection
             raise
-        raise _lost(scheduler) from error
+        raise lost(scheduler) from error
     finally:
         with suppress(OSError):
             client.close()
 
 
-def _lost(scheduler: str) -> InputError:
-    return InputError(
-        f"The scheduler at {scheduler} was lost. What is encoded is kept: start it "
-        "again, and run the same command again."
-    )
+def _for_others(
+    tasks: Sequence[SlideTask], settings: EncodeSettings
+) -> tuple[list[SlideTask], EncodeSettings]:
+    """The same for processes that work in other folders: no path is relative."""
+    whole = [
+        replace(task, path=task.path.absolute(), out=task.out.absolute())
+        for task in tasks
+    ]
+    weights = Path(settings.weights).absolute() if settings.weights else None
+    encoder = settings.encoder
+    if encoder_file_of(encoder) is not None:
+        encoder = str(Path(encoder).absolute())
+    return whole, replace(settings, encoder=encoder, weights=weights)
 
 
 def _run(

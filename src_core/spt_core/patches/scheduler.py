@@ -1,5 +1,6 @@
 """Connecting to a running dask scheduler, and what that means for trust."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -97,6 +98,8 @@ def connect(address: str, tls: TlsFiles | None = None) -> Any:
             tls_client_key=str(tls.key),
             require_encryption=True,
         )
+    # What is lost is said in our own words.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
         return Client(address, timeout=_CONNECT_SECONDS, security=security)
     except (OSError, ValueError, TypeError) as error:
@@ -104,3 +107,11 @@ def connect(address: str, tls: TlsFiles | None = None) -> Any:
             f"There is no scheduler at {address} ({error}). Start one with 'dask "
             "scheduler', or use --workers N on this computer."
         ) from error
+
+
+def lost(address: str) -> InputError:
+    """What to say where the connection to a scheduler is gone."""
+    return InputError(
+        f"The scheduler at {address} was lost. What is done is kept: start it again, "
+        "and run the same command again."
+    )

@@ -8,6 +8,7 @@ import time
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from spt_core.devices import GIB, choose_device
 from spt_core.errors import InputError
 from spt_core.events import Note, Progress
 from spt_core.memory import memory_bytes
-from spt_core.patches.scheduler import connect, trust
+from spt_core.patches.scheduler import connect, lost, trust
 from spt_core.studies.bench import Bench, open_bench
 from spt_core.studies.benchmark_settings import BenchmarkSettings
 from spt_core.studies.cell_work import FAILURES, do_cell, why_of
@@ -167,22 +168,22 @@ def _in_processes(
     """Do cells in processes of their own, a lost one's once more by itself."""
     waiting, tried = list(cells), set[Cell]()
     while waiting:
-        lost: list[Cell] = []
-        yield from _pool(bench, waiting, workers, lost)
-        waiting = []
-        for cell in lost:
+        dropped: list[Cell] = []
+        yield from _pool(bench, waiting, workers, dropped)
+        for cell in dropped:
             if cell in tried:
                 bench.folder.write_failure(cell, _LOST)
                 yield CellDone(str(cell), 0.0, _LOST)
             else:
-                waiting.append(cell)
-        tried |= set(waiting)
+                waiting.insert(0, cell)
+        tried |= set(dropped)
         workers = 1
 
 
 def _pool(
-    bench: Bench, cells: Sequence[Cell], workers: int, lost: list[Cell]
+    bench: Bench, left: list[Cell], workers: int, dropped: list[Cell]
 ) -> Generator[CellDone | CellEvent | Beat, None, None]:
+    """Do what is ``left``, up to the loss of a process and what it ``dropped``."""
     threads = max(1, (os.cpu_count() or 1) // workers)
     plain = bench.settings.plain()
     told = Told()
@@ -193,15 +194,18 @@ def _pool(
         initargs=(threads,),
     )
     futures: dict[Future, Cell] = {}
-    left = list(cells)
     try:
         while left or futures:
-            while left and len(futures) < workers:
+            while left and len(futures) < workers and not dropped:
                 cell = left.pop(0)
-                future = pool.submit(
-                    _do_in_worker, plain, bench.folder, cell, told.folder
-                )
-                futures[future] = cell
+                try:
+                    future = pool.submit(
+                        _do_in_worker, plain, bench.folder, cell, told.folder
+                    )
+                except BrokenProcessPool:  # one that was waiting for work
+                    dropped.append(cell)
+                else:
+                    futures[future] = cell
             ended, _ = wait(futures, timeout=0.5, return_when=FIRST_COMPLETED)
             for name, record in told.read():
                 yield CellEvent(name, record)
@@ -212,9 +216,9 @@ def _pool(
                 try:
                     yield future.result()
                 except BrokenProcessPool:
-                    lost.append(cell)
-            if lost:
-                lost += [*futures.values(), *left]
+                    dropped.append(cell)
+            if dropped:
+                dropped += futures.values()
                 return
     finally:
         for process in list((pool._processes or {}).values()):
@@ -291,18 +295,27 @@ def _on_cluster(
         out=str(Path(settings.out).absolute()),
     ).plain()
     folder = replace(bench.folder, path=bench.folder.path.absolute())
-    with client:
-        futures = {
-            client.submit(_do_in_worker, plain, folder, cell, pure=False): cell
-            for cell in cells
-        }
-        try:
-            for future in as_completed(futures):
-                cell = futures[future]
-                if future.status == "finished":
-                    yield future.result()
-                else:
-                    bench.folder.write_failure(cell, _LOST)
-                    yield CellDone(str(cell), 0.0, _LOST)
-        finally:
+    futures = {
+        client.submit(_do_in_worker, plain, folder, cell, pure=False): cell
+        for cell in cells
+    }
+    try:
+        for future in as_completed(futures):
+            cell = futures[future]
+            if future.status == "finished":
+                yield future.result()
+            elif client.status != "running":
+                raise lost(address)
+            else:
+                bench.folder.write_failure(cell, _LOST)
+                yield CellDone(str(cell), 0.0, _LOST)
+    except OSError as error:
+        if client.status == "running":  # it is no matter of the connection
+            raise
+        raise lost(address) from error
+    finally:
+        # Asked of the scheduler, which may be what was lost.
+        with suppress(OSError):
             client.cancel(list(futures))
+        with suppress(OSError):
+            client.close()

@@ -4,7 +4,7 @@ Long work as a generator: closing it stops within a step and keeps what is done;
 next call goes on. ``spt_core.studies.study_folder`` says what is in the folder.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ def study(
     *,
     command: str = "",
     hard_after: float | None = None,
+    say: Callable[[StudyResult], object] | None = None,
     keep: Request | None = None,
 ) -> Events:
     """Do a study, or go on with it.
@@ -37,7 +38,8 @@ def study(
         By which it was asked for, for the report.
     hard_after
         Seconds after a request in which a long step may end by itself; then the
-        process ends. For processes that do nothing else.
+        process ends, after ``say`` was told what came of it. For processes that do
+        nothing else.
     keep
         Take no step: hand over the best or the last model of a run that was begun, as
         its last checkpoint has it.
@@ -47,7 +49,7 @@ def study(
         folder.begin(settings)
         recorder = Recorder(folder, stages_of(settings))
         recorder.may_speak = settings.labels is None
-        watch = Watch(folder, recorder, hard_after)
+        watch = Watch(folder, recorder, hard_after, say)
         if keep is not None:
             watch.hand_over(keep)
         with watch:
@@ -71,10 +73,9 @@ def study(
             request = watch.request
             if request is None:  # nothing else ends the work without a result
                 raise RuntimeError("the study ended without a result")
-            obey(folder, recorder, request)
-            state = folder.state()
-            said = (state.message,) if state and state.message else ()
-            return StudyResult(folder.path, DONE[request].value, said, run=recorder.run)
+            said = obey(folder, recorder, request)
+            says = (said,) if said else ()
+            return StudyResult(folder.path, DONE[request].value, says, run=recorder.run)
         folder.clear_request()
         recorder.end(Status(result.status), result.says[0] if result.says else "")
     return result

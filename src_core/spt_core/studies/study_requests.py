@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
@@ -18,10 +19,10 @@ from spt_core.errors import InputError
 from spt_core.plain_data import json_of
 from spt_core.studies.study_folder import Request, Status, StudyFolder
 from spt_core.studies.study_recorder import Recorder
+from spt_core.studies.study_result import StudyResult
 
 POLL_SECONDS = 0.2
-# Of a process that broke off a step that would not end.
-EXIT_CODE = 3
+_SAY_SECONDS = 1.0
 # Of slide models, and of patch encoders.
 RUN_FILES = ("run.json", "patches.json")
 
@@ -31,6 +32,10 @@ BEING_DONE = {
     Request.KEEP_LAST: Status.STOPPING,
     Request.DISCARD: Status.DISCARDING,
 }
+_IN_THE_BACKGROUND = (
+    "The step that was at work was broken off. The model is being handed over in the "
+    "background, which takes a minute or so; state.json says when it is done."
+)
 DONE = {
     Request.PAUSE: Status.PAUSED,
     Request.KEEP_BEST: Status.STOPPED,
@@ -48,12 +53,19 @@ class Watch:
         Seconds after which a step that does not end is broken off, and the process
         with it: everything may be killed at any moment, and goes on from there. None
         waits for the step.
+    say
+        Told what came of it, before the process ends; it has a second for that.
     """
 
     def __init__(
-        self, folder: StudyFolder, recorder: Recorder, hard_after: float | None
+        self,
+        folder: StudyFolder,
+        recorder: Recorder,
+        hard_after: float | None,
+        say: Callable[[StudyResult], object] | None = None,
     ) -> None:
         self.folder, self.recorder, self.hard_after = folder, recorder, hard_after
+        self.say = say
         self.request: Request | None = None
         self.has_model = False  # there is one to keep: its training is at work
         self.hands_over = False  # no step is taken any more
@@ -121,15 +133,35 @@ class Watch:
                         self._break_off(self.request)
 
     def _break_off(self, request: Request) -> None:
+        code = 1
         try:
+            says = _IN_THE_BACKGROUND
             if self.keeps_model and has_checkpoint(self.folder):
                 with suppress(OSError):
                     self.recorder.write()
                 hand_over_apart(self.folder, request)
             else:
-                obey(self.folder, self.recorder, request)
+                says = obey(self.folder, self.recorder, request)
+            self._tell(request, says)
+            code = 0  # as where the step ended in time
+        except OSError as error:
+            self._tell(request, f"{error.filename} cannot be written: {error.strerror}")
         finally:
-            os._exit(EXIT_CODE)
+            os._exit(code)
+
+    def _tell(self, request: Request, says: str) -> None:
+        if self.say is None:
+            return
+        result = StudyResult(
+            self.folder.path,
+            DONE[request].value,
+            (says,) if says else (),
+            run=self.recorder.run,
+        )
+        # Who reads what is printed may have stopped reading.
+        teller = threading.Thread(target=self.say, args=(result,), daemon=True)
+        teller.start()
+        teller.join(_SAY_SECONDS)
 
 
 def end_unattended(folder: StudyFolder, request: Request) -> bool:
@@ -201,8 +233,8 @@ def has_checkpoint(folder: StudyFolder) -> bool:
     )
 
 
-def obey(folder: StudyFolder, recorder: Recorder, request: Request) -> None:
-    """What a request leaves behind, once the work has stopped."""
+def obey(folder: StudyFolder, recorder: Recorder, request: Request) -> str:
+    """What a request leaves behind, once the work has stopped; what to say of it."""
     message = ""
     if request is Request.DISCARD and recorder.run:
         path = folder.run(recorder.run)
@@ -217,3 +249,4 @@ def obey(folder: StudyFolder, recorder: Recorder, request: Request) -> None:
         )
     folder.clear_request()
     recorder.end(DONE[request], message)
+    return message

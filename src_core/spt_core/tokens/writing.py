@@ -156,8 +156,9 @@ class PartialFeatures:
         """
         done = self.done
         # One name for all attempts, which the lock keeps to one at a time: what a
-        # killed process left is overwritten.
+        # killed process left goes.
         temporary = self.path.with_name(f".{self.path.name}.finishing")
+        temporary.unlink(missing_ok=True)
         try:
             self._write_file(temporary, done, g_rc[done], l0_xy[done], facts, extra)
             # Before the log goes, of which it was made.

@@ -9,6 +9,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
+from spt_core.training.processes import together
+
 _BatchNorm = nn.modules.batchnorm._BatchNorm
 
 
@@ -82,13 +84,15 @@ class _SumOfAll(torch.autograd.Function):
     @staticmethod
     def forward(ctx: object, part: Tensor) -> Tensor:
         whole = part.clone()
-        dist.all_reduce(whole)
+        with together():
+            dist.all_reduce(whole)
         return whole
 
     @staticmethod
     def backward(ctx: object, gradient: Tensor) -> Tensor:
         whole = gradient.clone()
-        dist.all_reduce(whole)
+        with together():
+            dist.all_reduce(whole)
         return whole
 
 

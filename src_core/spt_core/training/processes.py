@@ -6,6 +6,7 @@ embeddings and gradients travel.
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,25 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from spt_core.errors import InputError
+
+
+class LostProcessError(InputError):
+    """Another of the processes that train together is gone."""
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Around what needs all processes; gloo and NCCL have words of their own."""
+    try:
+        yield
+    except RuntimeError as error:
+        # Without the place in their source, and their advice.
+        why = re.sub(r"^\[[^]]*\] *", "", str(error)).partition(". ")[0][:100]
+        raise LostProcessError(
+            "Another of the processes that train together was lost, so this one has "
+            f"stopped too ({why}). What was done is kept: start all of them again with "
+            "--resume."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -36,7 +56,8 @@ class Processes:
         if self.world == 1:
             return part
         parts = [torch.empty_like(part) for _ in range(self.world)]
-        dist.all_gather(parts, part.contiguous())
+        with together():
+            dist.all_gather(parts, part.contiguous())
         return torch.cat(parts, dim=dim)
 
     def own_part(self, whole: Tensor, dim: int) -> Tensor:
@@ -56,7 +77,8 @@ class Processes:
         torch._foreach_div_(shared, self.world)
         gradients = added + shared
         flat = torch.cat([gradient.flatten() for gradient in gradients])
-        dist.all_reduce(flat)
+        with together():
+            dist.all_reduce(flat)
         sizes = [gradient.numel() for gradient in gradients]
         for gradient, total in zip(gradients, flat.split(sizes), strict=True):
             gradient.copy_(total.view_as(gradient))
@@ -67,12 +89,14 @@ class Processes:
             return
         for module in modules:
             for tensor in module.state_dict().values():
-                dist.broadcast(tensor, src=0)
+                with together():
+                    dist.broadcast(tensor, src=0)
 
     def wait(self) -> None:
         """Until all are here."""
         if self.world > 1:
-            dist.barrier()
+            with together():
+                dist.barrier()
 
 
 @contextmanager

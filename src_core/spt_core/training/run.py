@@ -37,6 +37,7 @@ from spt_core.training.batch import ViewBatch, made_ahead
 from spt_core.training.checkpoint_clock import CheckpointClock
 from spt_core.training.lagged import LaggedScalars, skip_unless_finite
 from spt_core.training.objectives import Classify
+from spt_core.training.processes import LostProcessError
 from spt_core.training.run_folder import RunFolder
 from spt_core.training.schedule import Schedule
 from spt_core.training.signals import Validation
@@ -282,10 +283,11 @@ class TrainingRun:
                 self.task.save(self.folder.last, self.step)
             self._write_state("failed", str(error))
             raise
-        except (GeneratorExit, KeyboardInterrupt):
-            if self.consistent and self.step > self.saved_step:
-                self.checkpoint()
-            self._write_state("stopped")
+        except (GeneratorExit, KeyboardInterrupt, LostProcessError) as error:
+            with suppress(LostProcessError):  # the others may be gone already
+                if self.consistent and self.step > self.saved_step:
+                    self.checkpoint()
+            self._write_state("stopped", str(error))
             raise
         except BaseException as error:
             with suppress(OSError):  # such as a full disk, which is the error itself

@@ -19,6 +19,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,6 +50,7 @@ LOCK_FILE = ".lock"
 # A sum is listed before its checkpoint has its name: a cut between the two leaves one
 # too many. Were only two kept, a second cut there would lose the one that counts.
 _SUMS_KEPT = 16
+_SUM = re.compile("[0-9a-f]{64}")
 # A row an epoch: no run has so many, and a reader of more never ends.
 _MOST_ROWS = 2**17
 
@@ -209,11 +211,15 @@ class RunFolder:
         return None
 
     def _known_sums(self) -> list[str]:
-        """Of the checkpoints; none in folders of earlier versions."""
+        """Of the checkpoints; none in folders of earlier versions.
+
+        A list that is damaged itself says nothing against them.
+        """
         try:
-            return self._sums.read_text(encoding="ascii").split()
+            words = self._sums.read_text(encoding="ascii").split()
         except (OSError, ValueError):
             return []
+        return [word for word in words if _SUM.fullmatch(word)]
 
     def add_metrics(self, row: dict[str, Any]) -> None:
         """Add a row; the first one's names become the header."""

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 
+from spt_core.errors import InputError
 from spt_core.learning.batches import SlidePlan
 from spt_core.learning.cohort import open_cohort
 from spt_core.learning.slide_encoder import SlideEncoder
@@ -17,6 +18,8 @@ from spt_core.learning.views import ViewSettings
 from spt_core.tokens import read_labels
 from spt_core.training.objectives import build_objective
 from spt_core.training.processes import Processes
+from spt_core.training.run import TrainingRun
+from spt_core.training.run_folder import RunFolder
 from spt_core.training.step import ExactStep
 from tests.core.learning.regions import write_region_cohort
 
@@ -146,3 +149,26 @@ def test_two_processes_train_the_model_of_one(cohort, tmp_path):
         if name.startswith("encoder.") and name != "encoder.norm.bias":
             # four steps of AdamW, whose steps are of the size of the learning rate
             torch.testing.assert_close(tensor, two[name], atol=2e-4, rtol=1e-3)
+
+
+def test_a_lost_process_stops_the_others_with_a_sentence(tmp_path, monkeypatch):
+    """As a stop does: what is done is kept, also where the keeping needs the others."""
+
+    def lost(*_):
+        raise RuntimeError(
+            "[/x/pair.cc:561] Connection closed by peer [127.0.0.1]:39828. GLHF!"
+        )
+
+    monkeypatch.setattr(dist, "barrier", lost)
+    run = TrainingRun.__new__(TrainingRun)
+    run.folder, run.processes = RunFolder(tmp_path), Processes(0, 2)
+    run.consistent, run.step, run.saved_step, run.steps = True, 5, 3, 9
+    monkeypatch.setattr(run, "checkpoint", run.processes.wait, raising=False)
+    with (
+        pytest.raises(InputError, match=r"was lost.*\(Connection closed.*--resume"),
+        run.recorded(),
+    ):
+        run.processes.wait()
+    state = json.loads((tmp_path / "state.json").read_text())
+    assert state["status"] == "stopped"
+    assert "was lost" in state["message"]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -120,6 +121,23 @@ def written(path, seconds=60):
             return json.loads(path.read_text())
         time.sleep(0.05)
     raise TimeoutError(path)
+
+
+def test_workers_in_other_folders_find_what_is_named_from_here(tmp_path, monkeypatch):
+    """Else features would go to a folder of the worker, and be said to be here."""
+    make_slide(tmp_path / "s.tif", 600, 500)
+    monkeypatch.chdir(tmp_path)
+    tasks = slide_tasks([Path("s.tif")], Path("out"))
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        (tmp_path / "elsewhere").mkdir()
+        with Client(cluster) as client:
+            client.run(os.chdir, tmp_path / "elsewhere")
+        events = encode_on_cluster(tasks, SETTINGS, cluster.scheduler_address)
+        _, results = run_through(events)
+    assert [one.status for one in results] == ["done"], results
+    assert (tmp_path / "out" / "s.h5").exists()
 
 
 def test_no_scheduler_is_a_sentence(tmp_path, monkeypatch):

@@ -7,7 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -22,13 +27,13 @@ from spt_core.learning.batches import SlidePlan
 from spt_core.learning.cohort import open_cohort
 from spt_core.learning.task import Epoch
 from spt_core.learning.views import ViewSettings
-from spt_core.studies import cell_work
+from spt_core.studies import cell_runners, cell_work
 from spt_core.studies.bench import open_bench
 from spt_core.studies.benchmark import benchmark, gather
 from spt_core.studies.benchmark_methods import ABLATIONS, METHODS
 from spt_core.studies.benchmark_settings import BenchmarkSettings
 from spt_core.studies.cell_runners import CellEvent, run_cells
-from spt_core.studies.cells import Cell
+from spt_core.studies.cells import Cell, CellFolder
 from spt_core.studies.embeddings import pooling_model
 from spt_core.studies.evaluation import evaluate
 from spt_core.studies.study_model import train_settings
@@ -301,6 +306,53 @@ def test_a_cluster_shares_the_cells_out(cohort, tmp_path):
         found = finish(benchmark(settings))
     assert not found.failed
     assert row_of(found, "max", "linear").missing == 0
+
+
+def test_a_process_lost_twice_costs_its_own_cell_alone(monkeypatch):
+    class Pool:  # whose processes die of the cell "bad"
+        is_broken, _processes = False, None
+
+        def __init__(self, *_, **__):
+            pass
+
+        def submit(self, do, plain, folder, cell, told):
+            if self.is_broken:
+                raise BrokenProcessPool
+            future = Future()
+            self.is_broken = cell == "bad"
+            if self.is_broken:
+                future.set_exception(BrokenProcessPool())
+            else:
+                future.set_result(cell_runners.CellDone(cell, 0.0))
+            return future
+
+        def shutdown(self, **_):
+            pass
+
+    failed = []
+    folder = SimpleNamespace(write_failure=lambda cell, why: failed.append(cell))
+    settings = BenchmarkSettings(features=("f=x",), labels="l.csv", out="out")
+    bench = SimpleNamespace(settings=settings, folder=folder)
+    monkeypatch.setattr(cell_runners, "ProcessPoolExecutor", Pool)
+    cells = ["a", "bad", "b", "c"]
+    events = list(cell_runners._in_processes(bench, cells, 2))
+    done = [one.cell for one in events if isinstance(one, cell_runners.CellDone)]
+    assert failed == ["bad"]
+    assert sorted(done) == sorted(cells)
+
+
+def test_a_lost_scheduler_fails_no_cell(monkeypatch):
+    """What it did not come to is no cell's fault: the run stops with a sentence."""
+    lost = MagicMock(status="cancelled")
+    client = MagicMock(status="connecting")
+    client.submit.return_value = lost
+    client.cancel.side_effect = OSError("gone")
+    monkeypatch.setattr(cell_runners, "connect", lambda *_: client)
+    monkeypatch.setattr("distributed.as_completed", lambda futures: [lost])
+    settings = BenchmarkSettings(features=("f=x",), labels="l.csv", out="out")
+    bench = SimpleNamespace(settings=settings, folder=CellFolder(Path("cells"), {}))
+    with pytest.raises(InputError, match="tls://h:1 was lost"):
+        list(cell_runners._on_cluster(bench, ["a"], "tls://h:1"))
 
 
 def test_sites_are_left_out_whole(cohort, tmp_path):

@@ -456,13 +456,16 @@ from spt_core.studies.study_requests import Watch
 
 folder = StudyFolder({str(tmp_path)!r})
 with folder.held():
-    with Watch(folder, Recorder(folder, [Stage.EVALUATE]), hard_after=0.5):
+    recorder = Recorder(folder, [Stage.EVALUATE])
+    say = lambda result: print("said:", result.status, flush=True)
+    with Watch(folder, recorder, hard_after=0.5, say=say):
         folder.ask("pause")
         time.sleep(60)
 """
     began = time.monotonic()
-    assert subprocess.run([sys.executable, "-c", code], timeout=50).returncode == 3
+    done = subprocess.run([sys.executable, "-c", code], timeout=50, stdout=-1)
     assert time.monotonic() - began < 40
+    assert (done.returncode, done.stdout.strip()) == (0, b"said: paused")
     folder = StudyFolder(tmp_path)
     assert folder.state().status == "paused"
     assert folder.request() is None

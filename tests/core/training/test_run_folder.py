@@ -1,6 +1,7 @@
 """The folder of a run: one header of metrics.csv, and nothing lost by a kill."""
 
 import csv
+import errno
 import os
 
 import pytest
@@ -84,6 +85,14 @@ def test_kills_between_sum_and_name_leave_the_checkpoint_good(tmp_path, monkeypa
     assert folder.load_checkpoint(torch.device("cpu")) == {"step": 1}
 
 
+@pytest.mark.parametrize("text", ["", "\0" * 65, "garbage\n", "\xff"])
+def test_a_damaged_list_of_sums_loses_no_checkpoint(tmp_path, text):
+    folder = RunFolder(tmp_path)
+    folder.save_checkpoint({"step": 1})
+    (tmp_path / "checkpoint.sha256").write_bytes(text.encode("latin-1"))
+    assert folder.load_checkpoint(torch.device("cpu")) == {"step": 1}
+
+
 def test_what_a_kill_left_is_removed_by_the_next_to_hold_the_folder(tmp_path):
     folder = RunFolder(tmp_path)
     (tmp_path / "growth").mkdir()
@@ -94,3 +103,20 @@ def test_what_a_kill_left_is_removed_by_the_next_to_hold_the_folder(tmp_path):
     with folder.held():
         assert not any((tmp_path / name).exists() for name in left)
         assert all((tmp_path / name).exists() for name in kept)
+
+
+def test_a_checkpoint_that_a_quota_refuses_is_named(tmp_path):
+    """torch has an error of its own for that, and the disk has room."""
+    resource = pytest.importorskip("resource")
+    folder = RunFolder(tmp_path)
+    folder.save_checkpoint({"step": 1})
+    known = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, known[1]))
+    try:
+        with pytest.raises(OSError, match=r"checkpoint\.pt") as raised:
+            folder.save_checkpoint({"step": 2, "weights": torch.zeros(50_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, known)
+    assert raised.value.errno == errno.EFBIG
+    assert folder.load_checkpoint(torch.device("cpu")) == {"step": 1}
+    assert not list(tmp_path.glob(".*"))
