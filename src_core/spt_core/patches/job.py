@@ -325,7 +325,8 @@ def _finished(
         ) from error
     have = {name: stored.get(name) for name in identity}
     for name in ("mpp", "min_tissue"):
-        if isinstance(have[name], float) and math.isclose(have[name], identity[name]):
+        value = have[name]
+        if isinstance(value, float) and math.isclose(value, identity[name]):
             have[name] = identity[name]
     _refuse_other(task, have, identity)
     _refuse_other_mpp(task, settings, stored, identity)
