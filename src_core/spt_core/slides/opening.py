@@ -69,6 +69,8 @@ def open_slide(
     try:
         path = _file_of(path, title or str(path))
         state = path.stat()
+    except InputError:
+        raise
     except PermissionError as error:
         raise slide_errors.not_allowed(title or str(path), error) from error
     except (OSError, ValueError) as error:  # too long a name, or one with a zero in it
