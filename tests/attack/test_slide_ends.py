@@ -7,6 +7,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 import tifffile
+import zarr
 
 from spt_core.errors import InputError
 from spt_core.slides import UnreadableRegionError, open_slide
@@ -164,3 +165,10 @@ def test_strips_that_a_file_leaves_out_are_noted(tmp_path):
         tiff.pages[0].tags["StripByteCounts"].overwrite(counts)
     with closing(open_slide(path)) as slide:
         assert "10 % of its image data are missing" in slide.notes[0]
+
+
+def test_a_size_that_no_slide_has_is_a_sentence(tmp_path):
+    size = (2**24, 600)
+    zarr.create_array(tmp_path / "a.zarr", shape=size, chunks=(4096, 600), dtype="u1")
+    with pytest.raises(InputError, match="which no slide has"):
+        open_slide(tmp_path / "a.zarr")

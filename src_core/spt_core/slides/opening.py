@@ -1,6 +1,7 @@
 """Opening a slide of any format, or telling the user why it cannot be opened."""
 
 import logging
+from math import prod
 from pathlib import Path
 from threading import Lock
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
@@ -31,6 +32,9 @@ _lock = Lock()
 # Uncompressed, LZW, JPEG (old and new), deflate, packed bits, Zstandard; of others
 # openslide opens the file and reads nothing.
 _OPENSLIDES_CODECS = {1, 5, 6, 7, 8, 32773, 32946, 50000}
+# Two metres of the finest scanners, and a hundred times the largest slides: what is
+# larger takes minutes to be laid out before anything is read.
+_LARGEST_SIDE, _LARGEST_AREA = 2**23, 2**38
 _NAMED = 4  # slides that a message names
 
 
@@ -65,6 +69,8 @@ def open_slide(
     try:
         path = _file_of(path, title or str(path))
         state = path.stat()
+    except InputError:
+        raise
     except PermissionError as error:
         raise slide_errors.not_allowed(title or str(path), error) from error
     except (OSError, ValueError) as error:  # too long a name, or one with a zero in it
@@ -80,6 +86,9 @@ def open_slide(
                 if min(size) < 1:
                     source.close()
                     raise slide_errors.without_pixels(title or str(path), *size)
+                if max(size) > _LARGEST_SIDE or prod(size) > _LARGEST_AREA:
+                    source.close()
+                    raise slide_errors.too_large(title or str(path), *size)
             _open_sources[key] = source
         slide = Slide(source, mpp=mpp, channels=recipe, title=title, release=_release)
         _users.setdefault(source, WeakSet()).add(slide)

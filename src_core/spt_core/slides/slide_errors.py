@@ -59,6 +59,14 @@ def without_pixels(title: str, width: int, height: int) -> SlideError:
     )
 
 
+def too_large(title: str, width: int, height: int) -> SlideError:
+    return SlideError(
+        Reason.DAMAGED,
+        f"{title} states a size of {width:,} × {height:,} pixels, which no slide has: "
+        f"{AGAIN}",
+    )
+
+
 def unsupported(title: str, why: str) -> SlideError:
     return SlideError(
         Reason.UNSUPPORTED,

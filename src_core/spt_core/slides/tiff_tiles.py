@@ -37,7 +37,9 @@ def cut_short(tiff: tifffile.TiffFile, pages: Iterable[tifffile.TiffPage]) -> li
         ends = np.add(page.dataoffsets, page.databytecounts)
         total += ends.size
         gone = ends > tiff.filehandle.size
-        if not page.is_tiled:  # tiles may be left out on purpose, strips never are
+        if (
+            not page.keyframe.is_tiled
+        ):  # tiles may be left out on purpose, strips never are
             gone |= np.asarray(page.databytecounts) == 0
         lost += int(gone.sum())
     if lost == 0:
