@@ -134,7 +134,7 @@ def gathered(work: Path, regime: str) -> dict[str, Any]:
 def tables(found: dict[str, Any]) -> Iterator[str]:
     for regime, results in found["regimes"].items():
         probes = ("kNN", "linear", "own classifier")
-        yield f"**Tumour is the {regime}**"
+        yield f"**Tumour is the {regime}**\n"
         yield "| method | kNN | − mean | linear | own classifier | kNN of site |"
         yield "|---|---|---|---|---|---|"
         for method, by_probe in results["table"].items():

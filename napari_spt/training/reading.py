@@ -1,6 +1,5 @@
 """What a study's folder says of how it goes; read in a thread, without a window."""
 
-import math
 import shutil
 import time
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from spt_core.training.alarms import COLLAPSED_SHARE, COLLAPSED_SPREAD
 
 MOST_NOTES = 30
 FULL_BYTES = 20_000_000
+MOST = 1e30
 # What a process may take to begin.
 START_SECONDS = 20.0
 # Of slides, and of patches.
@@ -91,13 +91,14 @@ class Training:
         kind, step = event["event"], event.get("step")
         if kind in ("notlearning", "collapsed"):
             self.alarm = kind
-        if not isinstance(step, int | float):
+        step = _number(step)
+        if step is None:
             return
         if kind in EPOCHS:
             _add(self.loss, step, event.get("loss"))
             for unit in ("slides", "patches"):
-                rate = event.get(f"{unit}_per_second")
-                if isinstance(rate, int | float):
+                rate = _number(event.get(f"{unit}_per_second"))
+                if rate is not None:
                     self.rate, self.unit = rate, unit
         elif kind == "validation":
             _add(self.held_out, step, event.get("loss"))
@@ -108,12 +109,21 @@ class Training:
             _add(self.of_site, step, site)
 
 
-def _add(points: Points, step: float, value: Any) -> None:
-    if not isinstance(value, int | float) or not math.isfinite(value):
+def _number(value: Any) -> float | None:
+    """What a file states, where that is a number that can be drawn."""
+    if not isinstance(value, int | float):
+        return None
+    # Whole numbers in JSON have no end, and those of a computer have.
+    return float(value) if abs(value) < MOST else None  # nor is NaN
+
+
+def _add(points: Points, step: float, found: Any) -> None:
+    value = _number(found)
+    if value is None:
         return
     if points and step <= points[-1][0]:  # a run that was resumed did some steps again
         points[:] = [point for point in points if point[0] < step]
-    points.append((float(step), float(value)))
+    points.append((step, value))
 
 
 @dataclass(frozen=True)
@@ -215,8 +225,8 @@ class StudyReader:
             training.take(event)
             self._trainings[key] = training  # the latest is the last
         elif kind == "celldone":
-            self._seconds[cell] = float(event.get("seconds") or 0)
-            self._ended = float(event.get("when") or self._ended)
+            self._seconds[cell] = _number(event.get("seconds")) or 0.0
+            self._ended = _number(event.get("when")) or self._ended
         elif kind == "note" and event.get("message"):
             self._notes.append(str(event["message"]))
 

@@ -74,7 +74,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         if isinstance(state, dict) and isinstance(state.get(key), dict):
             state = state[key]
     if not isinstance(state, dict) or not all(
-        isinstance(value, Tensor) for value in state.values()
+        isinstance(name, str) and isinstance(value, Tensor)
+        for name, value in state.items()
     ):
         raise InputError(f"{path} holds no weights (a table of names and tensors).")
     return state
@@ -113,14 +114,23 @@ def fill(
     """
     refuse_misfit(module, given, path, what=what)
     wanted = module.state_dict()
-    fitting = {name: given[name] for name in wanted.keys() & given.keys()}
-    for name, tensor in fitting.items():
-        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+    fitting = {
+        name: given[name].to(wanted[name].dtype)
+        for name in wanted.keys() & given.keys()
+    }
+    refuse_no_numbers(fitting, path)
+    module.load_state_dict({**wanted, **fitting})
+
+
+def refuse_no_numbers(given: Mapping[str, Tensor], path: Path) -> None:
+    """Raise InputError where a weight is NaN or infinite."""
+    for name, tensor in given.items():
+        # The smallest kinds of numbers know no such question.
+        if tensor.is_floating_point() and not torch.isfinite(tensor.float()).all():
             raise InputError(
                 f"{path}: its weights {name} hold NaN or infinity. The file is "
                 "damaged: take it again from where it came."
             )
-    module.load_state_dict({**wanted, **fitting})
 
 
 def refuse_misfit(
@@ -132,7 +142,7 @@ def refuse_misfit(
 ) -> None:
     """Raise InputError, with the keys, where weights are not exactly a module's.
 
-    The module may be on the meta device: only names and shapes are compared.
+    The module may be on the meta device: only names, shapes and kinds are compared.
     """
     wanted = module.state_dict()
     # Counters used in training; files leave them out, and nothing depends on them.
@@ -143,10 +153,18 @@ def refuse_misfit(
         for name in wanted.keys() & given.keys()
         if given[name].shape != wanted[name].shape
     }
+    # Weights that were rounded to whole numbers, or lost a part, are not the same.
+    kinds = {
+        f"{name} ({str(given[name].dtype).removeprefix('torch.')})"
+        for name in wanted.keys() & given.keys()
+        if given[name].is_complex()
+        or given[name].is_floating_point() != wanted[name].is_floating_point()
+    }
     wrong = [
         f"it {how} {_listed(names)}"
         for how, names in (
             ("has other shapes for", shapes),
+            ("has numbers of another kind for", kinds),
             ("lacks", missing),
             ("holds, beside them,", unknown),
         )

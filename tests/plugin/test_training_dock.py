@@ -569,6 +569,21 @@ def test_it_ended_though_nobody_took_note(recorded, tmp_path):
     assert reader.look().phase is Phase.LOST
 
 
+def test_events_of_no_numbers_end_no_watch(recorded, tmp_path):
+    recorded.say("running")
+    recorded.hold()
+    epoch = epochs([2.0])[0]
+    recorded.tell(
+        {"event": "celldone", "cell": "c", "seconds": [], "when": {}},
+        {**epoch, "step": 10**400},
+        {**epoch, "loss": 10**400, "slides_per_second": float("nan")},
+    )
+    queue = StudyQueue(tmp_path / "studies.json")
+    training = StudyReader(recorded.folder.path, queue).look().training
+    assert training is not None
+    assert (training.loss, training.rate) == ([], None)
+
+
 def test_curves_of_patch_training(recorded, tmp_path):
     """Patches are another kind of thing to learn from, with epochs of their own."""
     recorded.say("running")

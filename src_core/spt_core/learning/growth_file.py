@@ -7,6 +7,7 @@ names: slides are pseudonyms.
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ FOLDER = "growth"
 _STEP = re.compile("[0-9]{1,12}")
 # At most about so many are taken in a run.
 MOST = 40
+# No slide has so many rows or columns of patches.
+_FARTHEST = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,19 +87,40 @@ def read_snapshot(run: str | Path, step: int) -> Snapshot | None:
     """One snapshot; None where it is gone or cannot be read."""
     try:
         stored = arrays_of(snapshot_file(Path(run), step))
-        return Snapshot(
+        found = Snapshot(
             step,
-            tuple(stored["slides"].tolist()),
-            stored["xy"],
-            stored["y"].astype(np.int64),
-            tuple(stored["classes"].tolist()),
-            stored["held_out"],
+            tuple(map(str, stored["slides"])),
+            stored["xy"].astype(np.float32),
+            _whole(stored["y"]),
+            tuple(map(str, stored["classes"])),
+            stored["held_out"].astype(np.bool_),
             int(stored["attended"]),
-            stored["p"].astype(np.int64),
+            _whole(stored["p"]),
             stored["attention"].astype(np.float32),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    return found if _is_sound(found) else None
+
+
+def _whole(numbers: NDArray[Any]) -> NDArray[np.int64]:
+    return numbers.astype(np.int64, casting="same_kind")
+
+
+def _is_sound(found: Snapshot) -> bool:
+    """Whether its arrays go together, so that it can be drawn."""
+    slides, patches = len(found.slides), found.p.size // 2
+    return (
+        patches > 0
+        and found.xy.shape == (slides, 2)
+        and found.y.shape == found.held_out.shape == (slides,)
+        and found.p.shape == (patches, 2)
+        and found.attention.shape == (patches,)
+        and 0 <= found.attended < slides
+        and bool((found.y < len(found.classes)).all())
+        and bool((abs(found.p) < _FARTHEST).all())
+        and bool(np.isfinite(found.xy).all() and np.isfinite(found.attention).all())
+    )
 
 
 def aligned(found: Snapshot, after: Snapshot) -> Snapshot:

@@ -109,6 +109,12 @@ class TorchEncoder:
         out = (self._graph(way) or self.module)(seen)
         if out.ndim == 4:
             out = out.mean(dim=(2, 3))
+        if out.shape != (len(pixels), self.card.dim):
+            raise InputError(
+                f"The encoder {self.card.name} gives {tuple(out.shape[1:])} numbers a "
+                f"patch, and its card states {self.card.dim}: the file is damaged or "
+                "made by hand."
+            )
         return out.float()
 
     def _graph(self, way: str) -> Graph | None:

@@ -142,10 +142,10 @@ class EncoderCard:
     def __post_init__(self) -> None:
         for what, value, least, most in (
             ("dim", self.dim, 1, 2**20),
-            ("patch_size", self.patch_size, 1, 2**16),
+            ("patch_size", self.patch_size, 1, 2**13),
             ("mpp", self.mpp, 1e-3, 1e3),
-            ("input_size", self.input_size, 1, 2**16),
-            ("resize_to", self.resize_to, 1, 2**16),
+            ("input_size", self.input_size, 1, 2**11),
+            ("resize_to", self.resize_to, 1, 2**11),
             *(("mean", value, -1e3, 1e3) for value in self.mean),
             *(("std", value, 1e-6, 1e3) for value in self.std),
         ):

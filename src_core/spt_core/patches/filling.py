@@ -1,12 +1,13 @@
 """Putting published weights into an encoder's module, strictly."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from spt_core.errors import InputError
 from spt_core.patches import layouts
 from spt_core.patches.layouts import Layout, fit_positions, renamed
 from spt_core.weights_file import fill, read_weights, unwrapped
@@ -33,13 +34,33 @@ def fill_from(
     names: tuple[str, ...] = (),
 ) -> None:
     """The same with weights that are read already."""
-    fill(module, matched(module, state, names), path)
+    fill(module, matched(module, state, path, names), path)
 
 
 def matched(
-    module: nn.Module, state: Mapping[str, Tensor], names: tuple[str, ...] = ()
+    module: nn.Module,
+    state: Mapping[str, Tensor],
+    path: Path,
+    names: tuple[str, ...] = (),
 ) -> dict[str, Tensor]:
     """Weights by the module's own names, with positions of its size, without heads."""
+    try:
+        return _matched(module, state, names)
+    # What shapes that do not go together raise depends on where they meet.
+    except (RuntimeError, LookupError, ValueError, TypeError) as error:
+        raise InputError(
+            f"{path} is not for this encoder: its weights do not go together "
+            f"({_first_line(error)})."
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _matched(
+    module: nn.Module, state: Mapping[str, Tensor], names: tuple[str, ...]
+) -> dict[str, Tensor]:
     known: tuple[Layout, ...] = tuple(getattr(layouts, name) for name in names)
     given, positions = renamed(state, known)
     wanted = module.state_dict()
@@ -59,6 +80,20 @@ def matched(
 def _cells_per_side(module: Any) -> int:
     """Of one of timm's vision transformers."""
     return int(module.patch_embed.grid_size[0])
+
+
+def built_for(
+    build: Callable[..., nn.Module], state: Mapping[str, Tensor], path: Path
+) -> nn.Module:
+    """A model of timm with what a file of its weights says beyond its name."""
+    try:
+        return build(**timm_options(state))
+    # Options that no such model can have fail where they meet.
+    except Exception as error:
+        raise InputError(
+            f"{path} is not for this encoder: none can be built of its weights' shapes "
+            f"({_first_line(error)})."
+        ) from error
 
 
 def timm_options(state: Mapping[str, Tensor]) -> dict[str, Any]:

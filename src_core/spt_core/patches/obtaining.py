@@ -24,7 +24,12 @@ from spt_core.patches.known import KNOWN
 from spt_core.patches.registry import find_card, find_encoder, module_for
 from spt_core.patches.store import stored_file
 from spt_core.plain_data import json_of
-from spt_core.weights_file import read_weights, refuse_misfit, unwrapped
+from spt_core.weights_file import (
+    read_weights,
+    refuse_misfit,
+    refuse_no_numbers,
+    unwrapped,
+)
 
 LIST = "encoders.json"
 _CHUNK = 2**20
@@ -51,9 +56,10 @@ def _keep(card: EncoderCard, state: Mapping[str, Tensor], path: Path) -> Path:
     entry = find_encoder(card.name)
     state = unwrapped(state)
     with torch.device("meta"):
-        module = module_for(entry, state)
-    given = matched(module, state, entry.layouts)
+        module = module_for(entry, state, path)
+    given = matched(module, state, path, entry.layouts)
     refuse_misfit(module, given, path)
+    refuse_no_numbers(given, path)
     target = stored_file(card.name)
     with written_whole(target) as temporary:
         save_file({k: v.contiguous() for k, v in given.items()}, temporary)

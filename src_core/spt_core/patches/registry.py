@@ -27,7 +27,7 @@ from spt_core.patches.encoder_card import (
     read_encoder_card,
 )
 from spt_core.patches.encoder_file import encoder_file_of
-from spt_core.patches.filling import fill_from, length_of, timm_options
+from spt_core.patches.filling import built_for, fill_from, length_of, matched
 from spt_core.patches.known import KNOWN, find_known
 from spt_core.patches.known_entry import KnownEncoder
 from spt_core.patches.listing import how_to_get
@@ -80,9 +80,11 @@ def known_encoders() -> list[EncoderCard]:
     return [find_card(bundled.ENCODER), *known.values()]
 
 
-def module_for(entry: RegisteredEncoder, state: Mapping[str, Tensor]) -> nn.Module:
+def module_for(
+    entry: RegisteredEncoder, state: Mapping[str, Tensor], path: Path
+) -> nn.Module:
     """An encoder's module, with what a file in timm's names says beyond the name."""
-    return entry.build(**timm_options(state)) if entry.of_timm else entry.build()
+    return built_for(entry.build, state, path) if entry.of_timm else entry.build()
 
 
 def known_layouts(architecture: str) -> tuple[str, ...]:
@@ -146,7 +148,11 @@ def load_encoder(name: str, weights_file: Path | None = None) -> TorchEncoder:
             f"The encoder {name} has no weights here ({path}): {how_to_get(card)}."
         )
     state = unwrapped(read_weights(path))
-    module = module_for(entry, state)
+    if entry.of_timm:  # by shapes alone: a small file may ask for any size
+        with torch.device("meta"):
+            small = module_for(entry, state, path)
+        refuse_misfit(small, matched(small, state, path, entry.layouts), path)
+    module = module_for(entry, state, path)
     fill_from(module, state, path, entry.layouts)
     return TorchEncoder(module, card)
 

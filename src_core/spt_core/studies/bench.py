@@ -27,7 +27,7 @@ from spt_core.studies.benchmark_methods import (
     Variant,
 )
 from spt_core.studies.benchmark_settings import BenchmarkSettings
-from spt_core.studies.cells import Cell, CellFolder
+from spt_core.studies.cells import Cell, CellFolder, CellResult
 from spt_core.studies.divisions import (
     Division,
     Divisions,
@@ -124,6 +124,24 @@ class Bench:
     @cached_property
     def folder(self) -> CellFolder:
         return CellFolder(Path(self.settings.out) / "cells", self._recipe())
+
+    def result(self, cell: Cell) -> CellResult:
+        """What a finished cell found, once it is seen to be of these slides.
+
+        Raises
+        ------
+        InputError
+            Where its file is damaged, or of another cell or benchmark.
+        """
+        found = self.folder.read(cell)
+        asked = np.searchsorted(self.labelled, self.division(cell).test)
+        counts = len(self.labelled), len(self.cohort.classes), len(self.sites)
+        if not found.fits(asked, *counts):
+            raise InputError(
+                f"{self.folder.result(cell)} does not fit its slides and labels: it "
+                "is damaged. Remove it; the cell is done again."
+            )
+        return found
 
     def _recipe(self) -> str:
         """A hash of what results depend on: settings, tokens, labels and folds."""

@@ -69,7 +69,7 @@ def benchmark(
         cells = bench.cells()
         for cell in cells:  # of other settings: said before anything is done
             if bench.folder.is_done(cell):
-                bench.folder.read(cell)
+                bench.result(cell)
         with written_whole(out / SETTINGS_FILE) as temporary:
             settings.write(temporary)
         yield Note(_opening(bench, cells))
@@ -97,7 +97,7 @@ def _opening(bench: Bench, cells: Sequence[Cell]) -> str:
 def gather(bench: Bench, cells: Sequence[Cell], *, command: str = "") -> Benchmark:
     """All finished cells as one result."""
     results: Results = {
-        cell: bench.folder.read(cell) for cell in cells if bench.folder.is_done(cell)
+        cell: bench.result(cell) for cell in cells if bench.folder.is_done(cell)
     }
     failed = [
         FailedCell(str(cell), bench.folder.why_failed(cell) or "It was not done.")

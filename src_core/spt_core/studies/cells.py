@@ -20,6 +20,10 @@ from spt_core.plain_data import arrays_of, from_json, json_of
 
 # What an array's name begins with.
 SHARES, CONTROL = "shares", "control"
+# What a share may lie beyond 0 and 1.
+_ROUNDED = 1e-3
+_SECONDS = ("train_seconds", "embed_seconds")
+_STEPS = ("steps_before", "steps", "best_step")
 
 
 @dataclass(frozen=True, order=True)
@@ -85,6 +89,31 @@ class CellResult:
     controls: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
 
+    def fits(
+        self, asked: NDArray[np.int64], slides: int, classes: int, sites: int
+    ) -> bool:
+        """Whether it is of the slides that are asked, and of numbers alone."""
+        count, shape = len(asked), (len(asked), classes)
+        told, controls = self.site_shares, self.controls.values()
+        return (
+            np.array_equal(self.asked, asked)
+            and self.h.ndim == 2
+            and len(self.h) == slides
+            and self.h.dtype.kind == "f"
+            and all(_are_shares(one, shape) for one in self.shares.values())
+            and all(one.ndim == 1 and one.dtype.kind == "f" for one in controls)
+            and (told is None or told.shape == (count, sites))
+            and (told is None or told.dtype.kind == "f")
+        )
+
+
+def _are_shares(found: NDArray[Any], shape: tuple[int, int]) -> bool:
+    return (
+        found.shape == shape
+        and found.dtype.kind == "f"
+        and bool((found >= -_ROUNDED).all() and (found <= 1 + _ROUNDED).all())
+    )
+
 
 @dataclass(frozen=True)
 class CellFolder:
@@ -133,8 +162,12 @@ class CellFolder:
         try:
             arrays = arrays_of(path)
             facts = dict(from_json(str(arrays.pop("facts"))))
-            recipe = facts.pop("recipe")
+            recipe, of = facts.pop("recipe"), facts.pop("cell")
             asked, h = arrays.pop("asked"), arrays.pop("h")
+            if of != asdict(cell):
+                raise ValueError("it is another cell's")
+            if not _are_numbers(facts):
+                raise ValueError("its seconds or steps are no numbers")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{path} cannot be read ({error}). Remove it; the cell is done again."
@@ -166,6 +199,15 @@ class CellFolder:
             return str(json_of(path)["why"])
         except (ValueError, KeyError, TypeError):
             return "unknown"
+
+
+def _are_numbers(facts: Mapping[str, Any]) -> bool:
+    """Whether those of the facts that are reckoned with are."""
+    seconds = [facts[name] for name in _SECONDS]
+    steps = [facts[name] for name in _STEPS if facts.get(name) is not None]
+    return all(isinstance(one, int | float) for one in seconds) and all(
+        isinstance(one, int) and 0 <= one < 2**53 for one in steps
+    )
 
 
 def _named(arrays: Mapping[str, NDArray[Any]], kind: str) -> dict[str, NDArray[Any]]:

@@ -32,7 +32,7 @@ from typing import Any
 from spt_core.errors import InputError
 from spt_core.files import held_by_one, refuse_links, remove_left, written_whole
 from spt_core.patients_key import KEY_FILE, new_key, read_key, write_key
-from spt_core.plain_data import from_json
+from spt_core.plain_data import from_json, json_of
 from spt_core.records import from_record
 from spt_core.studies.study_settings import Goal, StudySettings
 
@@ -196,14 +196,17 @@ class StudyFolder:
 
     def state(self) -> StudyState | None:
         """The last that was written; None where nothing was begun."""
+        file = self.path / "state.json"
         try:
-            text = (self.path / "state.json").read_text(encoding="utf-8")
+            state = from_record(StudyState, json_of(file), "it")
+            Status(state.status)
         except FileNotFoundError:
             return None
-        try:
-            return from_record(StudyState, from_json(text), "state.json")
-        except ValueError as error:
-            raise InputError(f"{self.path / 'state.json'}: {error}") from error
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{file} cannot be read ({error}). Remove it: nothing is lost."
+            ) from error
+        return state
 
     def read_events(self, start: int = 0) -> tuple[list[dict[str, Any]], int]:
         """The events from a byte on, and where to go on reading.

@@ -42,7 +42,7 @@ def chosen_steps(settings: StudySettings, bench: Bench | None) -> ChosenSteps:
         return ChosenSteps(settings.steps, settings.pretrain_steps, "")
     cells = [cell for cell in bench.cells() if cell.method == settings.method]
     done = [cell for cell in cells if bench.folder.is_done(cell) and not cell.permuted]
-    facts = [bench.folder.read(cell).facts for cell in done]
+    facts = [bench.result(cell).facts for cell in done]
     if not facts:
         return ChosenSteps(settings.steps, settings.pretrain_steps, "")
     best = [

@@ -20,6 +20,8 @@ RESULT, RESULTS, PREDICTIONS = "result.json", "results.json", "predictions.csv"
 REPORT = "report.html"
 _KNN = "kNN"
 _SHARE = "share of "
+# No score is as large: one that is cannot be shown either.
+_MOST = 1e9
 
 
 @dataclass(frozen=True)
@@ -135,10 +137,12 @@ def read_study_report(folder: str | Path) -> StudyReport:
     except InputError:
         raise
     # What its files lack, or state otherwise.
-    except (LookupError, ValueError, TypeError, AttributeError, csv.Error) as error:
+    except (
+        LookupError, ValueError, TypeError, AttributeError, csv.Error, OSError
+    ) as error:  # fmt: skip
         raise InputError(
-            f"{report} is damaged ({type(error).__name__}: {str(error)[:80]}). Remove "
-            "it, and let the study make another."
+            f"{report} is damaged: its files lack something, or state it otherwise "
+            f"({str(error)[:80]}). Remove it, and let the study make another."
         ) from error
 
 
@@ -146,15 +150,21 @@ def _report_in(folder: Path, report: Path) -> StudyReport:
     plain = _read(report / RESULT)
     method = str(plain["method"])
     rows = tuple(
-        ReportRow(one["method"], one["probe"], one["mean"], one["low"], one["high"])
+        ReportRow(
+            str(one["method"]),
+            str(one["probe"]),
+            *(_number(one[name]) for name in ("mean", "low", "high")),
+        )
         for one in plain["rows"]
     )
-    said = tuple(plain["says"])
+    said = tuple(map(str, plain["says"]))
+    if not said:
+        raise ValueError("it says nothing")
     ours = next((row for row in rows if row.method == method), None)
     if ours is None or not (report / RESULTS).exists():
         return StudyReport(folder, said, method, rows)
     found = _read(report / RESULTS)
-    classes = tuple(found["classes"])
+    classes = tuple(map(str, found["classes"]))
     lines = [
         row for row in found["rows"] if (row["method"], row["variant"]) == (method, "")
     ]
@@ -169,11 +179,22 @@ def _report_in(folder: Path, report: Path) -> StudyReport:
         classes,
         tuple(_answers(report / PREDICTIONS, ours, classes)),
         np.array(own["reliability"], float).reshape(-1, 3) if own else None,
-        own["pooled"].get("ece") if own else None,
-        near["values"]["accuracy"]["mean"] if near and site else None,
-        site["mean"] if site else None,
+        _known(own["pooled"].get("ece")) if own else None,
+        _known(near["values"]["accuracy"]["mean"]) if near and site else None,
+        _known(site["mean"]) if site else None,
         len(found["sites"]),
     )
+
+
+def _number(value: Any) -> float:
+    """A score; NaN where there is none."""
+    if not isinstance(value, int | float) or abs(value) > _MOST:
+        raise TypeError(f"{str(value)[:20]!r} is no score")
+    return float(value)
+
+
+def _known(value: Any) -> float | None:
+    return None if value is None else _number(value)
 
 
 def _answers(path: Path, ours: ReportRow, classes: tuple[str, ...]) -> list[Answer]:
@@ -184,8 +205,10 @@ def _answers(path: Path, ours: ReportRow, classes: tuple[str, ...]) -> list[Answ
             key = (row["method"], row["probe"], row["variant"])
             if key != (ours.method, ours.probe, ""):
                 continue
-            labels[row["slide"]] = row["label"]
+            labels[row["slide"]] = classes[classes.index(row["label"])]
             each = [float(row[_SHARE + name]) for name in classes]
+            if not np.isfinite(each).all():
+                raise ValueError("a share is no number")
             shares.setdefault(row["slide"], []).append(each)
     found = []
     for slide, several in shares.items():

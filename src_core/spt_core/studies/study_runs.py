@@ -169,7 +169,8 @@ def _data(folder: StudyFolder, cohort: Cohort) -> str:
 
 
 def _listed(path: Path) -> frozenset[str]:
-    return frozenset(path.read_text(encoding="ascii").split())
+    # What was not written by us names no slide.
+    return frozenset(path.read_text(encoding="ascii", errors="replace").split())
 
 
 def _part(cohort: Cohort, wanted: Iterable[str]) -> Cohort:

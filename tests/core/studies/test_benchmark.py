@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -227,6 +228,28 @@ def test_cells_of_other_settings_are_not_mixed(cohort, done):
     settings = BenchmarkSettings.read(out / "benchmark.yaml")
     with pytest.raises(InputError, match="cells of other settings"):
         finish(benchmark(replace(settings, steps=9)))
+
+
+def test_a_cell_of_something_else_is_a_sentence(cohort, tmp_path):
+    settings = quick_settings(cohort, tmp_path, methods=("mean", "max"))
+    finish(benchmark(settings))
+    bench = open_bench(settings)
+    first, second, *_ = bench.cells()
+    good, found = bench.result(first), bench.folder.result(first)
+    for wrong in (
+        {"asked": good.asked[::-1]},
+        {"h": good.h[:-1]},
+        {"shares": {"kNN": good.shares["kNN"] * np.nan}},
+        {"shares": {"kNN": good.shares["kNN"][:, :-1]}},
+        {"site_shares": np.array(3)},
+        {"facts": {**good.facts, "train_seconds": "x"}},
+    ):
+        bench.folder.write(first, replace(good, **wrong))
+        with pytest.raises(InputError, match="Remove it; the cell is done again"):
+            bench.result(first)
+    shutil.copyfile(bench.folder.result(second), found)
+    with pytest.raises(InputError, match="another cell's"):
+        bench.result(first)
 
 
 def test_methods_can_be_added(cohort, done):
