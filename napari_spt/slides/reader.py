@@ -24,6 +24,7 @@ from spt_core.slides import (
 )
 from spt_core.slides.channel_levels import Channel
 from spt_core.slides.properties import doubt_note
+from spt_core.slides.tiff_checks import wrong_with
 from spt_core.slides.tiff_parts import refuse_lost_parts
 
 if TYPE_CHECKING:
@@ -180,6 +181,9 @@ def _is_ordinary_tiff(path: Path) -> bool:
     import tifffile
 
     try:
+        # Ours to refuse: with directories in a circle tifffile comes to no end.
+        if wrong_with(path):
+            return False
         with tifffile.TiffFile(path) as tiff:
             refuse_lost_parts(tiff, path)
             first = tiff.pages[0]

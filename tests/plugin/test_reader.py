@@ -1,11 +1,13 @@
 """The reader in a real viewer, through the manifest."""
 
+import struct
 import subprocess
 import sys
 import zipfile
 
 import numpy as np
 import pytest
+import tifffile
 from napari.errors import MultipleReaderError
 from napari.layers import Image
 from napari.utils.notifications import notification_manager
@@ -165,6 +167,21 @@ def test_ordinary_pictures_are_declined(viewer, tmp_path):
             viewer.open(str(tmp_path / name), plugin="napari-spt")
     (layer,) = viewer.open(str(tmp_path / "small.png"))
     assert not layer.multiscale
+
+
+@pytest.mark.timeout(60)
+def test_directories_in_a_circle_are_ours_to_refuse(tmp_path):
+    path = tmp_path / "circle.tif"
+    with tifffile.TiffWriter(path) as tiff:
+        for side in (64, 32):
+            tiff.write(np.zeros((side, side), np.uint8), metadata=None)
+    with tifffile.TiffFile(path) as tiff:
+        first, last = (page.offset for page in tiff.pages)
+    content = bytearray(path.read_bytes())
+    (count,) = struct.unpack_from("<H", content, last)
+    struct.pack_into("<I", content, last + 2 + 12 * count, first)
+    path.write_bytes(content)
+    assert get_reader(str(path)) is not None
 
 
 def test_bad_files_give_a_sentence(viewer, tmp_path):

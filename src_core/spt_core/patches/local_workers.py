@@ -1,7 +1,8 @@
 """Encoding in processes of this computer, over private pipes: no port is opened.
 
 A slide that takes its process down, as damaged files do to the libraries that decode
-them, is tried once more by itself; then it has failed and the others go on.
+them, or of which a part is not read in minutes, is tried once more by itself; then it
+has failed and the others go on.
 """
 
 import multiprocessing
@@ -30,6 +31,7 @@ from spt_core.patches.settings import (
 )
 from spt_core.patches.totals import Totals
 from spt_core.quiet import quiet_readers
+from spt_core.slides.openslide_file import longest_asked
 
 # A slide with which so many processes died is given up.
 _DEATHS = 2
@@ -37,6 +39,9 @@ _FALSE_STARTS = 3
 # For so long a worker that is told to stop may keep what it has encoded.
 _GRACE_SECONDS = 10.0
 _REPORT_SECONDS = 0.2
+# A part of a slide that is not read by then, over however slow a network, never is.
+_READ_SECONDS = 300
+_ENDLESS = 75  # the exit code of a worker in which one was not
 
 
 def encode_in_processes(
@@ -235,6 +240,8 @@ class _Crew:
 
 def _why(process: Any) -> str:
     code = process.exitcode
+    if code == _ENDLESS:
+        return f"a part of it was not read in {_READ_SECONDS // 60} minutes"
     if code is None or code >= 0:
         return f"exit code {code}"
     if -code == getattr(signal, "SIGKILL", 9):
@@ -289,6 +296,17 @@ class _Pipe:
         os._exit(1)  # whatever hangs, nobody listens any more
 
 
+def _watch() -> None:
+    """End this process where openslide comes to no end with what it is asked."""
+    asked, seconds = None, 0
+    while seconds < _READ_SECONDS:
+        # Counted, so that the time in which a computer sleeps is none.
+        time.sleep(1.0)
+        before, asked = asked, longest_asked()
+        seconds = seconds + 1 if asked is not None and asked == before else 0
+    os._exit(_ENDLESS)
+
+
 def _since(moment: float) -> float:
     return time.monotonic() - moment
 
@@ -297,6 +315,7 @@ def _work(connection: Connection, settings: EncodeSettings) -> None:
     # Ctrl-C in a terminal is for the process that started this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     proving.switch_off()  # this process may be lost
+    threading.Thread(target=_watch, daemon=True).start()
     quiet_readers()
     pipe = _Pipe(connection)
     try:

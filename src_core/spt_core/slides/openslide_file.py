@@ -5,6 +5,9 @@ for it.
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from threading import Lock
 
@@ -17,6 +20,32 @@ _DARK = 64
 
 _log = logging.getLogger(__name__)
 
+_numbers = count(1)
+_asked: set[int] = set()
+_asked_lock = Lock()
+
+
+def longest_asked() -> int | None:
+    """The number of what openslide has been asked for longest and does not answer.
+
+    With some damaged files it comes to no end, and cannot be stopped but with its
+    process: whoever may end that sees here when to.
+    """
+    with _asked_lock:
+        return min(_asked, default=None)
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    with _asked_lock:
+        number = next(_numbers)
+        _asked.add(number)
+    try:
+        yield
+    finally:
+        with _asked_lock:
+            _asked.remove(number)
+
 
 class OpenSlideFile:
     """One openslide handle with a bounded cache, safe to read from many threads."""
@@ -24,11 +53,12 @@ class OpenSlideFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = Lock()
-        self._handle = self._open()
-        self.properties = dict(self._handle.properties)
-        self.level_dimensions = tuple(self._handle.level_dimensions)
-        self.level_downsamples = tuple(self._handle.level_downsamples)
-        self.picture_names = tuple(self._handle.associated_images)
+        with _asking():
+            self._handle = self._open()
+            self.properties = dict(self._handle.properties)
+            self.level_dimensions = tuple(self._handle.level_dimensions)
+            self.level_downsamples = tuple(self._handle.level_downsamples)
+            self.picture_names = tuple(self._handle.associated_images)
         self._background: tuple[int, int, int] | None = None
 
     def read(self, level: int, x: int, y: int, w: int, h: int) -> bytes:
@@ -40,17 +70,20 @@ class OpenSlideFile:
         l0_xy = (round(x * downsample), round(y * downsample))
         handle = self._handle
         try:
-            return self._read_with(handle, l0_xy, level, (w, h))
+            with _asking():
+                return self._read_with(handle, l0_xy, level, (w, h))
         except openslide.OpenSlideError:
-            self._replace(handle)
+            with _asking():
+                self._replace(handle)
         # After one error a handle answers nothing any more, so this one may have failed
         # because of another thread's region: ask a handle of our own.
-        with openslide.OpenSlide(self.path) as own:
+        with _asking(), openslide.OpenSlide(self.path) as own:
             return self._read_with(own, l0_xy, level, (w, h))
 
     def picture(self, name: str) -> Image.Image:
         """The label, the macro image or the like, as RGBA."""
-        return self._handle.associated_images[name]
+        with _asking():
+            return self._handle.associated_images[name]
 
     def close(self) -> None:
         self._handle.close()

@@ -3,16 +3,18 @@
 import dataclasses
 import os
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
+import openslide
 import psutil
 import pytest
 
 from spt_core import read_tokens
 from spt_core.errors import InputError
 from spt_core.events import Progress
-from spt_core.patches import SlideStarted, encode_slides, slide_tasks
+from spt_core.patches import SlideStarted, encode_slides, local_workers, slide_tasks
 from spt_core.patches.local_workers import encode_in_processes
 from tests.core.patches.conftest import SETTINGS, make_slide, run_through
 
@@ -22,6 +24,15 @@ class Deadly(type(Path())):
 
     def exists(self, **options):
         os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class Endless(type(Path())):
+    """The path of features whose slide openslide comes to no end with."""
+
+    def exists(self, **options):
+        local_workers._READ_SECONDS = 2
+        openslide.OpenSlide = lambda path: time.sleep(300)
+        return False
 
 
 @pytest.mark.timeout(240)
@@ -53,6 +64,15 @@ def test_a_slide_that_crashes_its_process_fails_and_the_others_go_on(tmp_path, w
     }
     assert "SIGSEGV" in by_name["s1"].reason
     assert "see whether it is whole" in by_name["s1"].reason
+
+
+@pytest.mark.timeout(240)
+def test_a_slide_that_is_never_read_fails(tmp_path):
+    (task,) = slide_tasks([make_slide(tmp_path / "s.tif", 900, 800)], tmp_path / "out")
+    task = dataclasses.replace(task, out=Endless(task.out))
+    _, (result,) = run_through(encode_in_processes([task], SETTINGS))
+    assert result.status == "failed"
+    assert "a part of it was not read in 5 minutes" in result.reason
 
 
 @pytest.mark.timeout(240)
