@@ -40,7 +40,7 @@ def config(tmp_path):
         ("mask", "-1"),
         ("split", "null"),
         ("temperature", ".inf"),
-        ("max_tokens", "99999999999999999999999"),
+        ("seed", "99999999999999999999999"),
         ("seed", "1.5"),
         ("seed", "0x" + "f" * 5000),
         ("seed", "1" + ":1" * 5000),

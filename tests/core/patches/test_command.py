@@ -113,7 +113,10 @@ def series(monkeypatch):
     """DICOM files that hold nothing but the name of their series."""
     from spt_core.slides import folders
 
-    monkeypatch.setattr(folders, "_series", lambda path: path.read_text() or None)
+    def read(path, **_):
+        return path.read_text() or None
+
+    monkeypatch.setattr(folders, "_series", read)
 
 
 def lay(folder, **files):
