@@ -70,6 +70,7 @@ def write_made_study(
     plain = {"variant": "", "method": "classify"}
     results = {
         "classes": list(CLASSES),
+        "sites": ["north", "south", "west"],
         "rows": [
             {**plain, "probe": "own classifier", "reliability": [[0.7, 0.5, 12]],
              "pooled": {"ece": 0.2}, "site_knn": None, "values": {}},

@@ -182,7 +182,7 @@ def _report_in(folder: Path, report: Path) -> StudyReport:
         _known(own["pooled"].get("ece")) if own else None,
         _known(near["values"]["accuracy"]["mean"]) if near and site else None,
         _known(site["mean"]) if site else None,
-        len(found["sites"]),
+        len(found.get("sites", ())),
     )
 
 
