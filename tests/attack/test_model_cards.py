@@ -155,8 +155,12 @@ def test_statistics_of_any_precision_are_used(tmp_path):
     def halved(found):
         found |= {k: v.half() for k, v in found.items() if k.startswith("stat")}
 
-    model = load_model(good_with_sites(tmp_path / "x.safetensors", halved))
-    predict(model, grid_tokens(np.ones((40, DIM)), site="x"))
+    tokens = grid_tokens(np.ones((40, DIM)), site="x")
+    whole = predict(load_model(good_with_sites(tmp_path / "x.safetensors")), tokens)
+    half = good_with_sites(tmp_path / "y.safetensors", halved)
+    # Ones, of which half precision loses nothing.
+    found = predict(load_model(half), tokens).likeness
+    assert found.distances == pytest.approx(whole.likeness.distances, rel=1e-4)
 
 
 def test_a_distance_that_is_no_number_is_no_answer(tmp_path):
