@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from html.parser import HTMLParser
 from statistics import stdev
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from spt_core.studies.benchmark_words import control_sentence, headline, site_se
 from spt_core.studies.methods import KNN, OWN
 from spt_core.studies.paired import Difference
 from spt_core.studies.scores import OutOfFold
+from spt_core.studies.study_words import own_row, result_sentences
 from spt_core.studies.table import Score
 from spt_core.studies.table_text import markdown, without_nan
 from tests.core.studies.browser import loaded_by
@@ -331,6 +333,18 @@ def test_sites_are_not_blamed_without_cause(found):
     assert site_sentences(two) == ["No embedding tells sites better than classes."]
     six = replace(told, rows=rows, sites=tuple("abcdef") * 3)
     assert "better than its class" in site_sentences(six)[0]
+
+
+@pytest.mark.parametrize(("low", "is_said"), [(1.0, True), (0.9, False)])
+def test_a_perfect_score_says_what_its_interval_hides(found, low, is_said):
+    ours = own_row(found, "mean")
+    score = replace(ours.values["accuracy"], mean=1.0, low=low, high=1.0)
+    rows = (replace(ours, values={**ours.values, "accuracy": score}),)
+    settings = SimpleNamespace(method="mean", aim=SimpleNamespace(pretrains=False))
+    said = " ".join(result_sentences(settings, replace(found, rows=rows), [], 9, ""))
+    assert ("leaves this interval no width" in said) == is_said
+    share = 100 * 3 / len(set(found.patients))
+    assert (f"up to {share:.0f} %" in said) == is_said
 
 
 @pytest.mark.parametrize("classes", [2, 30])
